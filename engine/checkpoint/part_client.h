@@ -23,6 +23,8 @@ class PartLease {
   /// Another has made the part; else this process is to make it.
   bool is_there() const { return memory_.get() >= 0; }
   const OwnedFile& memory() const { return memory_; }
+  /// The lease goes on without its descriptor.
+  OwnedFile take_memory() { return std::move(memory_); }
   /// Hands on what this process has made; sealed.
   Result<void> made(const OwnedFile& memory) const;
 

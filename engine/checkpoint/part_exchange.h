@@ -24,7 +24,7 @@ namespace sluice {
 
 class PartExchange {
  public:
-  static constexpr std::size_t asks_max = 4096;
+  static constexpr std::size_t asks_max = 256;
 
   PartExchange();
   ~PartExchange();

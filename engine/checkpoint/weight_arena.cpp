@@ -16,7 +16,7 @@ namespace {
 
 constexpr int seals = F_SEAL_WRITE | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
 constexpr std::size_t huge_page = std::size_t{2} << 20;
-constexpr std::size_t window_least = std::size_t{32} << 20;
+constexpr std::size_t window_most = std::size_t{32} << 20;  // of matrices that are not larger
 constexpr int collapse = 25;  // MADV_COLLAPSE, Linux 6.1; headers may be older
 
 Error system_says(const std::string& what, int number) {
@@ -120,7 +120,9 @@ Result<WeightArena::Window*> WeightArena::window_for(std::size_t offset, std::si
   if (offset >= window_.begin && offset + size <= window_.begin + window_.size) return &window_;
   Window next;
   next.begin = offset / huge_page * huge_page;
-  next.size = std::max(window_least, rounded_up(offset + size - next.begin, huge_page));
+  // Twice the last one: a small part takes little address space, a large one few mappings.
+  next.size = std::max(std::clamp(2 * window_.size, huge_page, window_most),
+                       rounded_up(offset + size - next.begin, huge_page));
   next.at = map_aligned(read_only_.get(), next.begin, next.size);
   if (next.at == nullptr)
     return system_says(std::to_string(next.size) + " bytes of them cannot be mapped", errno);

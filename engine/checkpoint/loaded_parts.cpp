@@ -1,5 +1,6 @@
 #include "engine/checkpoint/loaded_parts.h"
 
+#include <malloc.h>
 #include <sys/stat.h>
 
 #include <algorithm>
@@ -140,6 +141,8 @@ void LoadedParts::end(Shared& shared, const std::string& what) {
   const Result<void> done =
       sealed.ok() ? shared.lease->made(*sealed) : Result<void>(sealed.error());
   if (!done.ok()) note(what, done.error().message);
+  // What matrices were made in is free, and the allocator would keep tens of megabytes of it.
+  ::malloc_trim(0);
 }
 
 std::uint64_t LoadedParts::attached() const {

@@ -371,6 +371,19 @@ TEST_CASE("descriptors are as many as before when those who shared have gone") {
   CHECK(descriptors() == before);
 }
 
+TEST_CASE("memory goes with the last process that has it") {
+  Machine machine;
+  const PartClient a = machine.client("host 'a'");
+  const std::size_t before = descriptors();
+  {
+    const PartLease lease = a.ask(text, "text of m").value();
+    REQUIRE(lease.made(memory_of(1)).ok());
+    CHECK(number_in(*a.ask(text, "text of m")) == 1);
+  }
+  machine.until_empty();
+  CHECK(descriptors() == before);
+}
+
 TEST_CASE("calls to the system that fail leave a process to itself") {
   Machine machine;
   const PartClient a = machine.client("host 'a'");

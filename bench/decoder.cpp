@@ -31,6 +31,7 @@
 #include "bench/peer.h"
 #include "bench/usage.h"
 #include "engine/family/model.h"
+#include "kernels/huge_vector.h"
 #include "kernels/isa.h"
 #include "kernels/parallel.h"
 

@@ -12,6 +12,7 @@
 
 #include "engine/checkpoint/weights.h"
 #include "kernels/amx.h"
+#include "kernels/huge_vector.h"
 #include "kernels/parallel.h"
 
 namespace sluice {

@@ -1,23 +1,31 @@
-// Memory of roles over one checkpoint: one role, two in a process, two in two processes.
+// Memory of roles over one checkpoint: one role, two in a process, two in two processes, which have
+// its weights once or each for itself; and how long the weights take to be there.
 //
 // Usage: bench_weights MODEL [PRECISION]
 // MODEL: a checkpoint that chats, a directory or a GGUF file; PRECISION: exact (default), bf16 or
 // int8. Each role is a chat_model over a paged_kv of its own, and a forward has read its weights.
 // Each line is of processes begun for it, added up: all that is resident (Rss); the same with what
 // several processes share divided among them (Pss); what of that is in no file (anonymous); and Pss
-// beside that of one role (2: nothing is shared).
+// beside that of one role (2: nothing is shared). Then, of processes begun one after the other: the
+// time until the model is open, and a token's over it, one alone and of two that share the first,
+// which makes the weights, and the second, which attaches them.
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
 #include <functional>
 #include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "bench/usage.h"
+#include "engine/checkpoint/loaded_parts.h"
+#include "engine/checkpoint/part_exchange.h"
 #include "roles/chat_role.h"
 #include "roles/chat_sessions.h"
 
@@ -27,6 +35,11 @@ namespace {
 
 struct Asked {
   std::string model, precision = "exact";
+  kernels::WeightFormat format() const {
+    return precision == "bf16"   ? kernels::WeightFormat::bf16
+           : precision == "int8" ? kernels::WeightFormat::int8
+                                 : kernels::WeightFormat::exact;
+  }
 };
 
 /// A role and what it lists, which ends after it.
@@ -75,10 +88,7 @@ Chat chat_over(const Asked& asked) {
   making.global_params = {made.kv.get()};
   made.role = need(chat_model_plugin().make(making));
   auto& sessions = static_cast<ChatSessions&>(*made.kv);
-  const auto format = asked.precision == "bf16"   ? kernels::WeightFormat::bf16
-                      : asked.precision == "int8" ? kernels::WeightFormat::int8
-                                                  : kernels::WeightFormat::exact;
-  read_weights(need(sessions.engine(asked.model, format, {}))->model.model().text());
+  read_weights(need(sessions.engine(asked.model, asked.format(), {}))->model.model().text());
   return made;
 }
 
@@ -99,34 +109,118 @@ struct Memory {
   }
 };
 
-/// What so many processes hold, each when it has made its roles and all others have too.
-Memory of_processes(int processes, int roles, const Asked& asked) {
-  int ready[2], end[2];
-  if (pipe(ready) != 0 || pipe(end) != 0) fail("no pipe");
-  std::vector<pid_t> children;
-  for (int i = 0; i < processes; ++i) {
-    children.push_back(fork());
-    if (children.back() < 0) fail("no process");
-    if (children.back() != 0) continue;
-    close(end[1]);
-    close(ready[0]);
-    std::vector<Chat> chats;
-    for (int role = 0; role < roles; ++role) chats.push_back(chat_over(asked));
-    char byte = 'x';
-    if (write(ready[1], &byte, 1) == 1) (void)!read(end[0], &byte, 1);
-    _exit(0);
+/// A process that does its work, says what came of it, and stays until all are to end.
+class Child {
+ public:
+  /// `exchange`: null: it shares weights with nobody.
+  template <typename Said>
+  Child(PartExchange* exchange, const std::function<Said()>& work, Said& said) {
+    OwnedFile socket;
+    if (exchange != nullptr) socket = need(exchange->join("a process"));
+    int ready[2], end[2];
+    if (pipe(ready) != 0 || pipe(end) != 0) fail("no pipe");
+    pid_ = fork();
+    if (pid_ < 0) fail("no process");
+    if (pid_ == 0) {
+      close(end[1]);
+      if (exchange != nullptr)
+        LoadedParts::here().share(
+            std::make_shared<const PartClient>(OwnedFile(dup(socket.get()))),
+            [](const std::string& line) { std::fprintf(stderr, "%s\n", line.c_str()); });
+      const Said mine = work();
+      char byte = 0;
+      if (write(ready[1], &mine, sizeof mine) == sizeof mine) (void)!read(end[0], &byte, 1);
+      _exit(0);
+    }
+    close(ready[1]);
+    close(end[0]);
+    const OwnedFile from(ready[0]);
+    end_ = OwnedFile(end[1]);
+    if (read(from.get(), &said, sizeof said) != sizeof said)
+      fail("a process could not make its roles");
   }
-  close(ready[1]);
-  close(end[0]);
-  char byte = 0;
-  for (int i = 0; i < processes; ++i)
-    if (read(ready[0], &byte, 1) != 1) fail("a process could not make its roles");
+  ~Child() {
+    end_ = OwnedFile();
+    waitpid(pid_, nullptr, 0);
+  }
+  Child(const Child&) = delete;
+  Child& operator=(const Child&) = delete;
+  pid_t pid() const { return pid_; }
+
+ private:
+  pid_t pid_ = -1;
+  OwnedFile end_;
+};
+
+/// What so many processes hold, each when it has made its roles and all others have too.
+Memory of_processes(int processes, int roles, bool share, const Asked& asked) {
+  PartExchange exchange;
+  std::vector<std::unique_ptr<Child>> children;
+  for (int i = 0; i < processes; ++i) {
+    int made = 0;
+    children.push_back(
+        std::make_unique<Child>(share ? &exchange : nullptr, std::function<int()>([&] {
+                                  static std::vector<Chat> chats;  // until the process ends
+                                  for (int role = 0; role < roles; ++role)
+                                    chats.push_back(chat_over(asked));
+                                  return static_cast<int>(chats.size());
+                                }),
+                                made));
+  }
   Memory memory;
-  for (const pid_t child : children) memory.add(child);
-  close(end[1]);
-  close(ready[0]);
-  for (const pid_t child : children) waitpid(child, nullptr, 0);
+  for (const auto& child : children) memory.add(child->pid());
+  while (!children.empty()) children.pop_back();  // later ones hold the earlier ones' pipes
   return memory;
+}
+
+using Milliseconds = std::chrono::duration<double, std::milli>;
+
+struct Times {
+  double open = 0, token = 0;  // ms
+};
+
+/// Of a process: to open the model, and the best of some tokens.
+Times time_model(const Asked& asked) {
+  Times times;
+  auto began = std::chrono::steady_clock::now();
+  static const Model model = need(Model::open(asked.model, asked.format()));
+  times.open = Milliseconds(std::chrono::steady_clock::now() - began).count();
+  const Decoder& decoder = model.text();
+  KvPool pool(decoder.kv_shape(16), 8);
+  KvSequence sequence;
+  std::vector<float> rows, hidden, logits;
+  for (int token = 0; token < 64; ++token) {
+    began = std::chrono::steady_clock::now();
+    rows.clear();
+    decoder.embed(std::vector<std::int32_t>{token}, rows);
+    const Chunk chunk{&sequence, rows};
+    if (const Result<void> ran = decoder.forward(pool, {&chunk, 1}, hidden); !ran.ok())
+      fail(ran.error().message);
+    decoder.logits(hidden, logits);
+    const double took = Milliseconds(std::chrono::steady_clock::now() - began).count();
+    times.token = token == 0 ? took : std::min(times.token, took);
+  }
+  pool.release(sequence);
+  return times;
+}
+
+void show_times(const Asked& asked) {
+  std::printf("%-32s %8s %8s\n", "", "open, ms", "token, ms");
+  const auto line = [](const char* what, const Times& times) {
+    std::printf("%-32s %8.1f %8.2f\n", what, times.open, times.token);
+    std::fflush(stdout);
+  };
+  const std::function<Times()> work = [&] { return time_model(asked); };
+  for (int round = 0; round < 3; ++round) {
+    Times alone, first, second;
+    { const Child child(nullptr, work, alone); }
+    line("alone", alone);
+    PartExchange exchange;
+    const Child maker(&exchange, work, first);
+    line("the first of two that share", first);
+    const Child follower(&exchange, work, second);
+    line("the second", second);
+  }
 }
 
 }  // namespace
@@ -142,16 +236,19 @@ int main(int argc, char** argv) {
   if (argc == 3) asked.precision = argv[2];
   std::printf("%s, %s; MB\n", asked.model.c_str(), asked.precision.c_str());
   std::printf("%-32s %8s %8s %10s %10s\n", "", "Rss", "Pss", "anonymous", "of one");
-  const auto show = [&](const char* what, int processes, int roles, double one) {
-    const Memory memory = of_processes(processes, roles, asked);
+  const auto show = [&](const char* what, int processes, int roles, bool share, double one) {
+    const Memory memory = of_processes(processes, roles, share, asked);
     std::printf("%-32s %8.1f %8.1f %10.1f %10.2f\n", what, memory.rss / 1024, memory.pss / 1024,
                 memory.anonymous / 1024, one == 0 ? 1.0 : memory.pss / one);
     std::fflush(stdout);
     return memory.pss;
   };
-  show("no role", 1, 0, 0);
-  const double one = show("one role", 1, 1, 0);
-  show("two roles in one process", 1, 2, one);
-  show("two processes, a role each", 2, 1, one);
+  show("no role", 1, 0, false, 0);
+  const double one = show("one role", 1, 1, false, 0);
+  show("two roles in one process", 1, 2, false, one);
+  show("two processes, each its own", 2, 1, false, one);
+  show("two processes that share", 2, 1, true, one);
+  show("three processes that share", 3, 1, true, one);
+  show_times(asked);
   return 0;
 }

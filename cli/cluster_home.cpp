@@ -201,7 +201,7 @@ Result<std::unique_ptr<ClusterHome>> ClusterHome::begin(
   }
   if (told_to_end()) return ended();
   home->hosted_ = with_hosts_of(cluster, self, catalog, plugins);
-  home->status_->show_hosts(home->hosted_.report);
+  home->status_->show_hosts(home->hosted_);
   auto node = make_node(cluster, self, home->hosted_.catalog, std::move(runner), notice,
                         home->registry_.get());
   if (!node.ok()) return node.error();

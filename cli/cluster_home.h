@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "cli/cluster.h"
+#include "cli/isolate.h"
 #include "cli/machine_status.h"
 #include "cli/registry_entry.h"
 #include "cli/restarts.h"
@@ -61,7 +62,7 @@ class ClusterHome {
   std::optional<Supervisor> supervisor_;
   std::unique_ptr<StreamForwarder> forwarder_;  // where this machine forwards the registry
   std::unique_ptr<RegistryKeeper> registry_;
-  hosts::HostedCatalog hosted_;  // the roles of this machine's hosts are elsewhere
+  Hosted hosted_;  // the roles of this machine's hosts are elsewhere
   std::unique_ptr<Node> node_;
   std::unique_ptr<Restarts> restarts_;
   std::vector<std::unique_ptr<Runner>> gates_;  // by workflow; empty where there is no registry

@@ -4,21 +4,47 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <functional>
+#include <memory>
+#include <string>
 #include <utility>
 
 #include "base/byte_size.h"
 #include "cli/interrupt.h"
 #include "cli/supervisor.h"
+#include "engine/checkpoint/loaded_parts.h"
 #include "runtime/hosts/cores.h"
 #include "runtime/hosts/host_child.h"
 
 namespace sluice::cli {
 
-hosts::HostedCatalog with_hosts(const Catalog& catalog,
-                                std::span<const WorkflowSpec* const> workflows,
-                                const std::vector<hosts::HostGroup>& groups,
-                                const std::vector<std::string>& plugins,
-                                const std::string& machine) {
+namespace {
+
+/// With `socket` this process shares the weights of checkpoints with others of the machine.
+void take_part(int socket, std::function<void(const std::string&)> notice) {
+  LoadedParts::here().share(std::make_shared<const PartClient>(OwnedFile(socket)),
+                            std::move(notice));
+}
+
+/// Hosts that are started with `options`, and this process, have weights in memory once.
+std::shared_ptr<PartExchange> share_parts(hosts::HostOptions& options) {
+  auto exchange = std::make_shared<PartExchange>();
+  const auto join = [exchange, notice = options.notice](const std::string& who) {
+    Result<OwnedFile> socket = exchange->join(who);
+    if (!socket.ok()) notice(who + " does not share weights: " + socket.error().message);
+    return hosts::Descriptor(socket.ok() ? socket->release() : -1);
+  };
+  options.parts = join;
+  if (hosts::Descriptor own = join("the process that starts the hosts"); own.get() >= 0)
+    take_part(own.release(), options.notice);
+  return exchange;
+}
+
+}  // namespace
+
+Hosted with_hosts(const Catalog& catalog, std::span<const WorkflowSpec* const> workflows,
+                  const std::vector<hosts::HostGroup>& groups,
+                  const std::vector<std::string>& plugins, const std::string& machine) {
   hosts::HostOptions options;
   options.command = {own_program(), "role-host"};
   for (const std::string& folder : plugins)
@@ -26,7 +52,11 @@ hosts::HostedCatalog with_hosts(const Catalog& catalog,
   options.notice = [begin = machine.empty() ? "" : machine + ": "](const std::string& line) {
     std::fprintf(stderr, "%snote: %s\n", begin.c_str(), line.c_str());
   };
-  return hosts::host_roles(catalog, workflows, groups, options);
+  Hosted made;
+  if (!groups.empty())
+    made.weights = [exchange = share_parts(options)] { return exchange->report(); };
+  static_cast<hosts::HostedCatalog&>(made) = hosts::host_roles(catalog, workflows, groups, options);
+  return made;
 }
 
 void add_isolate_options(Command command, IsolateOptions& options) {
@@ -53,9 +83,8 @@ void add_isolate_options(Command command, IsolateOptions& options) {
       });
 }
 
-Result<hosts::HostedCatalog> isolated(const IsolateOptions& options, const Catalog& catalog,
-                                      const WorkflowSpec& workflow,
-                                      const std::vector<std::string>& plugins) {
+Result<Hosted> isolated(const IsolateOptions& options, const Catalog& catalog,
+                        const WorkflowSpec& workflow, const std::vector<std::string>& plugins) {
   const WorkflowSpec* const spec = &workflow;
   auto groups = hosts::isolate({&spec, 1}, options.roles);
   if (!groups.ok()) return Error{groups.error().code, "--isolate: " + groups.error().message};
@@ -63,9 +92,8 @@ Result<hosts::HostedCatalog> isolated(const IsolateOptions& options, const Catal
   return with_hosts(catalog, {&spec, 1}, *groups, plugins, "");
 }
 
-hosts::HostedCatalog with_hosts_of(const Cluster& cluster, std::uint32_t machine,
-                                   const Catalog& catalog,
-                                   const std::vector<std::string>& plugins) {
+Hosted with_hosts_of(const Cluster& cluster, std::uint32_t machine, const Catalog& catalog,
+                     const std::vector<std::string>& plugins) {
   std::vector<hosts::HostGroup> groups;
   for (const ClusterHost& host : cluster.spec().machines[machine].hosts) {
     hosts::HostGroup& group = groups.emplace_back(
@@ -112,7 +140,11 @@ void add_role_host(Command app, const Catalog& catalog, Chosen& chosen) {
         return fail(
             "role-host is started by `sluice run --isolate` and `sluice node`, not by hand");
       survive_broken_pipes();  // what a role says may have no reader any more
-      return hosts::serve_host(catalog, hosts::control_socket);
+      return hosts::serve_host(catalog, hosts::control_socket, [](hosts::Descriptor parts) {
+        take_part(parts.release(), [](const std::string& line) {
+          std::fprintf(stderr, "note: %s\n", line.c_str());
+        });
+      });
     };
   });
 }

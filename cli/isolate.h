@@ -1,6 +1,7 @@
 // Roles in hosts of their own: `--isolate`, `hosts:` of a cluster, and the command that is a host.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -8,18 +9,22 @@
 
 #include "cli/cluster.h"
 #include "cli/commands.h"
+#include "engine/checkpoint/part_exchange.h"
 #include "runtime/hosts/hosted_catalog.h"
 
 namespace sluice::cli {
 
+/// A catalog with hosts, and what of checkpoints they share.
+struct Hosted : hosts::HostedCatalog {
+  std::function<std::vector<PartExchange::Report>()> weights;  // empty: there are no hosts
+};
+
 /// The catalog with these hosts' roles in processes of this program; `plugins` are its folders.
 /// `machine`: whose lines about hosts stand among those of others; empty: nobody else's. Borrows
 /// the catalog as long as the result is used.
-hosts::HostedCatalog with_hosts(const Catalog& catalog,
-                                std::span<const WorkflowSpec* const> workflows,
-                                const std::vector<hosts::HostGroup>& groups,
-                                const std::vector<std::string>& plugins,
-                                const std::string& machine);
+Hosted with_hosts(const Catalog& catalog, std::span<const WorkflowSpec* const> workflows,
+                  const std::vector<hosts::HostGroup>& groups,
+                  const std::vector<std::string>& plugins, const std::string& machine);
 
 /// What `--isolate` and its like say.
 struct IsolateOptions {
@@ -28,13 +33,12 @@ struct IsolateOptions {
 };
 void add_isolate_options(Command command, IsolateOptions& options);
 /// As `with_hosts`. Errors: roles that are not there, or cannot be apart; begin with `--isolate`.
-Result<hosts::HostedCatalog> isolated(const IsolateOptions& options, const Catalog& catalog,
-                                      const WorkflowSpec& workflow,
-                                      const std::vector<std::string>& plugins);
+Result<Hosted> isolated(const IsolateOptions& options, const Catalog& catalog,
+                        const WorkflowSpec& workflow, const std::vector<std::string>& plugins);
 
 /// The same for the hosts that a cluster file gives a machine.
-hosts::HostedCatalog with_hosts_of(const Cluster& cluster, std::uint32_t machine,
-                                   const Catalog& catalog, const std::vector<std::string>& plugins);
+Hosted with_hosts_of(const Cluster& cluster, std::uint32_t machine, const Catalog& catalog,
+                     const std::vector<std::string>& plugins);
 
 /// For who starts the cluster's machines, before it does, and to be kept while they run: with
 /// version 2 of cgroups it is in one of its own from then on, and so are they, and their hosts'

@@ -97,6 +97,14 @@ Json host_row(const hosts::HostReport& report) {
           {"memory_peak_bytes", status.memory.peak}};
 }
 
+Json weights_row(const PartExchange::Report& report) {
+  return {{"what", report.what},
+          {"bytes", report.bytes},
+          {"maker", report.maker},
+          {"holders", report.holders},
+          {"waiting", report.waiting}};
+}
+
 Json machine_row(const std::string& name, const NodeStatus::Machine& row, Roster::Time now) {
   using std::chrono::milliseconds;
   Json json{{"name", name}, {"state", word_of(row.known.state)}};
@@ -158,9 +166,10 @@ void MachineStatus::set_ending() {
   ending_ = true;
 }
 
-void MachineStatus::show_hosts(std::function<std::vector<hosts::HostReport>()> report) {
+void MachineStatus::show_hosts(const Hosted& hosted) {
   const std::lock_guard lock(mutex_);
-  hosts_ = std::move(report);
+  hosts_ = hosted.report;
+  weights_ = hosted.weights;
 }
 
 void MachineStatus::watch(const RegistryKeeper* registry) {
@@ -183,6 +192,8 @@ std::string MachineStatus::text() const {
   }
   if (hosts_)
     for (const hosts::HostReport& report : hosts_()) json["hosts"].push_back(host_row(report));
+  if (weights_)
+    for (const PartExchange::Report& one : weights_()) json["weights"].push_back(weights_row(one));
   if (node_ == nullptr) return dump(json);
   const NodeStatus status = node_->status();
   json["lives"] = status.lives;

@@ -25,9 +25,9 @@
 #include <vector>
 
 #include "cli/cluster.h"
+#include "cli/isolate.h"
 #include "cli/status_socket.h"
 #include "cli/supervisor.h"
-#include "runtime/hosts/hosted_catalog.h"
 
 namespace sluice::cli {
 
@@ -48,7 +48,7 @@ class MachineStatus {
   /// From now on it is not ready any more, and not loading.
   void set_ending();
   /// From now on it says how the hosts of its roles are, too.
-  void show_hosts(std::function<std::vector<hosts::HostReport>()> report);
+  void show_hosts(const Hosted& hosted);
   /// As `set`.
   void watch(const RegistryKeeper* registry);
 
@@ -65,6 +65,7 @@ class MachineStatus {
   const Supervisor* supervisor_ = nullptr;
   const RegistryKeeper* registry_ = nullptr;
   std::function<std::vector<hosts::HostReport>()> hosts_;
+  std::function<std::vector<PartExchange::Report>()> weights_;
   std::optional<StatusSocket> socket_;  // ends before the rest
 };
 

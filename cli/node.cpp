@@ -178,7 +178,7 @@ int serve(const Cluster& cluster, std::uint32_t number, const NodeCommand& optio
                   std::to_string(patience.count()) + " ms");
   }
   const auto hosted = with_hosts_of(cluster, number, catalog, options.plugins);
-  (*shown)->show_hosts(hosted.report);
+  (*shown)->show_hosts(hosted);
   const auto made = make_node(cluster, number, hosted.catalog, {}, notice, entry->get());
   if (!made.ok()) return fail(options.name + ": " + made.error().message);
   (*shown)->set(made->get(), nullptr);

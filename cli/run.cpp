@@ -244,7 +244,7 @@ std::optional<Prepared> prepare(const RunOptions& options, const Catalog& catalo
 
 /// What runs it.
 struct Running {
-  std::optional<hosts::HostedCatalog> hosted;  // where roles are in hosts
+  std::optional<Hosted> hosted;  // where roles are in hosts
   std::unique_ptr<Runner> alone;
   std::unique_ptr<ClusterHome> home;
   Runner* runner = nullptr;

@@ -44,8 +44,9 @@ Json process_row(const std::string& name, bool home, bool keeper, const RunningP
     return said != nullptr && *said == true;
   };
   row["process"] = says("ending") ? "ending" : says("ready") ? "ready" : "loading";
-  for (const char* key : {"lives", "calls", "given_up", "activations", "dropped", "refused",
-                          "repeated", "pages", "pools", "hosts", "registry", "registry_why"})
+  for (const char* key :
+       {"lives", "calls", "given_up", "activations", "dropped", "refused", "repeated", "pages",
+        "pools", "hosts", "weights", "registry", "registry_why"})
     if (const Json* value = member(answer->json, key)) row[key] = *value;
   return row;
 }
@@ -195,6 +196,28 @@ void print_hosts(const Json& row) {
   }
 }
 
+/// "text of models/chat: 301 MiB in memory once for host 'a', host 'b'".
+void print_weights(const Json& row) {
+  const Json* const weights = member(row, "weights");
+  if (weights == nullptr || !weights->is_array()) return;
+  const auto names = [](const Json& one, const char* key) {
+    std::string all;
+    if (const Json* list = member(one, key); list != nullptr && list->is_array())
+      for (const Json& name : *list)
+        if (name.is_string()) all += (all.empty() ? "" : ", ") + printable(name.get<std::string>());
+    return all;
+  };
+  for (const Json& one : *weights) {
+    std::string words = "is loaded by " + shown_text(one, "maker");
+    if (const std::string waiting = names(one, "waiting"); !waiting.empty())
+      words += "; it is waited for by " + waiting;
+    if (const std::string holders = names(one, "holders"); !holders.empty())
+      words = std::to_string(number_of<std::uint64_t>(one, "bytes") >> 20U) +
+              " MiB in memory once for " + holders;
+    std::printf("  %s: %s\n", shown_text(one, "what").c_str(), words.c_str());
+  }
+}
+
 void print_up(const Json& up, int width) {
   std::printf("started here by %s, pid %d:\n", text_of(up, "by").c_str(),
               number_of<int>(up, "pid"));
@@ -249,6 +272,7 @@ void print_text(const Json& status) {
                     .c_str(),
                 load.empty() ? "" : "; ", load.c_str());
     print_hosts(row);
+    print_weights(row);
   }
   for (const Json& row : status["others"])
     std::printf("%-*s  %s; %s\n", columns, shown_text(row, "name").c_str(),

@@ -7,12 +7,12 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <vector>
 
 #include "base/tensor.h"
 #include "kernels/elementwise.h"
-#include "kernels/huge_vector.h"
 #include "kernels/quant.h"
 
 namespace sluice::kernels {
@@ -25,7 +25,16 @@ enum class WeightFormat : std::uint8_t {
   int8,   // a scale per output row; activations are rounded to bf16, then to 16 bits for few rows
 };
 
-/// A weight matrix, ready for both paths. Owns its bytes.
+/// A matrix' numbers, where they lie; those that its format does not keep are empty.
+struct WeightNumbers {
+  std::span<const std::uint16_t> bf16;  // [out, in], as the next two
+  std::span<const float> f32;
+  std::span<const std::int8_t> int8;
+  std::span<const float> scales;       // [out]
+  std::span<const std::int32_t> sums;  // of the whole numbers in each row
+};
+
+/// A weight matrix, ready for both paths. Its bytes never change, and copies share them.
 class Weight {
  public:
   Weight() = default;
@@ -34,17 +43,21 @@ class Weight {
   /// Rows in a file's blocks, one part below the other, multiplied as they lie; exact. Requires:
   /// all parts have one width.
   static Weight of_blocks(std::vector<BlockRows> parts);
+  /// Of numbers that are there, as `numbers()` of one that `from` made; `owner` keeps them.
+  /// Requires: their sizes fit.
+  static Weight over(std::size_t out, std::size_t in, WeightFormat format,
+                     const WeightNumbers& numbers, std::shared_ptr<const void> owner);
 
   std::size_t out() const { return out_; }
   std::size_t in() const { return in_; }
   WeightFormat format() const { return format_; }
   /// In the formats that keep it; empty otherwise.
-  std::span<const std::uint16_t> bf16() const { return bf16_; }
-  std::span<const float> f32() const { return f32_; }
-  std::span<const std::int8_t> int8() const { return int8_; }
-  std::span<const float> scales() const { return scales_; }
-  /// Of the whole numbers in each row.
-  std::span<const std::int32_t> sums() const { return sums_; }
+  std::span<const std::uint16_t> bf16() const { return numbers_.bf16; }
+  std::span<const float> f32() const { return numbers_.f32; }
+  std::span<const std::int8_t> int8() const { return numbers_.int8; }
+  std::span<const float> scales() const { return numbers_.scales; }
+  std::span<const std::int32_t> sums() const { return numbers_.sums; }
+  const WeightNumbers& numbers() const { return numbers_; }
   /// Empty: the matrix is in one of the others.
   std::span<const BlockRows> blocks() const { return blocks_; }
 
@@ -59,11 +72,8 @@ class Weight {
   std::size_t out_ = 0;
   std::size_t in_ = 0;
   WeightFormat format_ = WeightFormat::exact;
-  HugeVector<std::uint16_t> bf16_;
-  HugeVector<float> f32_;
-  HugeVector<std::int8_t> int8_;
-  std::vector<float> scales_;
-  std::vector<std::int32_t> sums_;
+  WeightNumbers numbers_;
+  std::shared_ptr<const void> owner_;  // of the numbers
   std::vector<BlockRows> blocks_;
 };
 

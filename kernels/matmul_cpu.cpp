@@ -3,6 +3,7 @@
 
 #include "base/check.h"
 #include "kernels/few_rows.h"
+#include "kernels/huge_vector.h"
 #include "kernels/matmul.h"
 #include "kernels/matmul_amx.h"
 #include "kernels/matmul_bf16.h"

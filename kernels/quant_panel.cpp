@@ -2,6 +2,7 @@
 #include "kernels/quant_panel.h"
 
 #include "base/check.h"
+#include "kernels/huge_vector.h"
 #include "kernels/isa.h"
 
 namespace sluice::kernels {

@@ -80,10 +80,38 @@ bool WeightLoader::in_place(const std::vector<std::string>& names,
   return true;
 }
 
+namespace {
+
+/// Of layers as one: no tensor's name has a line end, for names are of the program.
+std::string name_of(const std::vector<std::string>& names) {
+  std::string joined;
+  for (const std::string& name : names) joined += name + '\n';
+  return joined;
+}
+
+}  // namespace
+
+bool WeightLoader::is_shared(const std::vector<std::string>& names,
+                             const std::vector<std::size_t>& outs, std::size_t in,
+                             kernels::Weight& weight) const {
+  if (arena_ == nullptr) return false;
+  std::size_t rows = 0;
+  for (const std::size_t out : outs) rows += out;
+  std::optional<kernels::Weight> found = arena_->find(name_of(names), rows, in, format_);
+  if (found.has_value()) weight = std::move(*found);
+  return found.has_value();
+}
+
+kernels::Weight WeightLoader::kept(const std::vector<std::string>& names,
+                                   kernels::Weight weight) const {
+  if (arena_ == nullptr || arena_->is_sealed()) return weight;
+  return arena_->keep(name_of(names), std::move(weight));
+}
+
 Linear WeightLoader::linear(const std::string& name, std::size_t out, std::size_t in, bool bias) {
   Linear made;
   if (error_.has_value()) return made;
-  if (in_place({name}, {out}, in, made.weight)) {
+  if (in_place({name}, {out}, in, made.weight) || is_shared({name}, {out}, in, made.weight)) {
     if (bias) made.bias = values(name + ".bias", out);
     return made;
   }
@@ -96,7 +124,7 @@ Linear WeightLoader::linear(const std::string& name, std::size_t out, std::size_
                                            " rows of " + std::to_string(in)};
     return made;
   }
-  made.weight = std::move(weight).value();
+  made.weight = kept({name}, std::move(weight).value());
   if (bias) made.bias = values(name + ".bias", out);
   return made;
 }
@@ -112,7 +140,8 @@ Linear WeightLoader::stacked(const std::vector<std::string>& names,
     }
     return std::move(made);
   };
-  if (in_place(names, outs, in, made.weight)) return add_bias();
+  if (in_place(names, outs, in, made.weight) || is_shared(names, outs, in, made.weight))
+    return add_bias();
   Tensor all;
   std::size_t rows = 0;
   for (const std::size_t out : outs) rows += out;
@@ -138,7 +167,7 @@ Linear WeightLoader::stacked(const std::vector<std::string>& names,
     at += part.bytes_size();
   }
   if (error_.has_value()) return made;
-  made.weight = std::move(kernels::Weight::from(all, format_)).value();
+  made.weight = kept(names, std::move(kernels::Weight::from(all, format_)).value());
   return add_bias();
 }
 

@@ -108,13 +108,14 @@ Result<Model> Model::open(const std::string& directory, kernels::WeightFormat fo
                           ModelParts parts, const Check& check) {
   Model made;
   made.format_ = format;
+  made.directory_ = directory;
   // First, so that what is read of files that change meanwhile is nobody's afterwards.
   made.files_ = checkpoint_identity(directory);
   Result<Architecture> architecture = Architecture::load(directory);
   if (!architecture.ok()) return architecture.error();
   made.architecture_ = std::move(architecture).value();
-  auto file = LoadedParts::here().get<SafetensorsFile>(made.name_of("file"),
-                                                       [&] { return open_weights(directory); });
+  auto file = LoadedParts::here().get<SafetensorsFile>(
+      made.name_of("file"), [&] { return open_weights(directory); }, made.said("file"));
   if (!file.ok()) return file.error();
   made.file_ = std::move(file).value();
   if (check)
@@ -173,12 +174,15 @@ Linear load_projector(WeightLoader& load, const SafetensorsFile& file,
 
 namespace {
 
-/// A part that the architecture may have. `load` gives it, where the process has none of the name.
+/// A part that the architecture may have. `load` gives it, of its shape and an arena, where the
+/// process has none of the name. `said`: the part, for people.
 template <typename Part, typename Shape, typename Load>
-Result<void> take_part(const std::string& name, const std::optional<Shape>& shape,
-                       std::shared_ptr<const Part>& to, const Load& load) {
+Result<void> take_part(const std::string& name, const std::string& said,
+                       const std::optional<Shape>& shape, std::shared_ptr<const Part>& to,
+                       const Load& load) {
   if (!shape.has_value()) return {};
-  auto taken = LoadedParts::here().get<Part>(name, [&] { return load(*shape); });
+  auto taken = LoadedParts::here().get_weights<Part>(
+      name, said, [&](WeightArena* arena) { return load(*shape, arena); });
   if (!taken.ok()) return taken.error();
   to = std::move(taken).value();
   return {};
@@ -188,64 +192,74 @@ Result<void> take_part(const std::string& name, const std::optional<Shape>& shap
 
 Result<void> Model::load_parts(ModelParts parts) {
   Result<void> loaded;
-  const bool runs_decoder = parts == ModelParts::all;
-  if (runs_decoder || parts == ModelParts::around_decoder) {
-    DecoderNames names;
-    if (architecture_.text.has_value())
-      names = find_decoder(*file_, *architecture_.text);  // may find it tied
-    loaded = take_part(name_in_format(runs_decoder ? "text" : "text embedding"), architecture_.text,
-                       text_, [&](const DecoderShape& shape) {
-                         return runs_decoder
-                                    ? Decoder::load(shape, names, *file_, format_)
-                                    : Decoder::load_embedding_alone(shape, names, *file_, format_);
-                       });
-    if (loaded.ok())
-      loaded = take_part(name_in_format("diffusion"), architecture_.diffusion, diffusion_,
-                         [&](const DiffusionShape& shape) {
-                           return DiffusionTransformer::load(shape, *file_, format_);
-                         });
-    if (loaded.ok())
-      loaded =
-          take_part(name_of("flow"), architecture_.flow, flow_,
-                    [&](const LatentFlowShape& shape) { return LatentFlow::load(shape, *file_); });
-  }
+  if (parts == ModelParts::all || parts == ModelParts::around_decoder)
+    loaded = load_decoders(parts == ModelParts::all);
   if (loaded.ok() && parts != ModelParts::codec) loaded = load_towers();
   if (!loaded.ok() || parts == ModelParts::pictures) return loaded;
-  loaded = take_part(name_of("vae"), architecture_.vae, vae_,
-                     [&](const VaeShape& shape) { return VaeDecoder::load(shape, *file_); });
+  loaded = take_part(name_of("vae"), said("vae"), architecture_.vae, vae_,
+                     [&](const VaeShape& shape, WeightArena* arena) {
+                       return VaeDecoder::load(shape, *file_, arena);
+                     });
   if (!loaded.ok()) return loaded;
-  return take_part(
-      name_of("codec"), architecture_.codec, codec_,
-      [&](const ConvolutionCodecShape& shape) { return ConvolutionCodec::load(shape, *file_); });
+  return take_part(name_of("codec"), said("codec"), architecture_.codec, codec_,
+                   [&](const ConvolutionCodecShape& shape, WeightArena* arena) {
+                     return ConvolutionCodec::load(shape, *file_, arena);
+                   });
+}
+
+/// And what draws over them. `whole`: the language decoder's layers too.
+Result<void> Model::load_decoders(bool whole) {
+  DecoderNames names;
+  if (architecture_.text.has_value())
+    names = find_decoder(*file_, *architecture_.text);  // may find it tied
+  const std::string text = whole ? "text" : "text embedding";
+  Result<void> loaded = take_part(
+      name_in_format(text), said(text), architecture_.text, text_,
+      [&](const DecoderShape& shape, WeightArena* arena) {
+        return whole ? Decoder::load(shape, names, *file_, format_, arena)
+                     : Decoder::load_embedding_alone(shape, names, *file_, format_, arena);
+      });
+  if (loaded.ok())
+    loaded = take_part(name_in_format("diffusion"), said("diffusion"), architecture_.diffusion,
+                       diffusion_, [&](const DiffusionShape& shape, WeightArena* arena) {
+                         return DiffusionTransformer::load(shape, *file_, format_, arena);
+                       });
+  if (!loaded.ok()) return loaded;
+  return take_part(name_of("flow"), said("flow"), architecture_.flow, flow_,
+                   [&](const LatentFlowShape& shape, WeightArena* arena) {
+                     return LatentFlow::load(shape, *file_, arena);
+                   });
 }
 
 /// And what makes their rows rows of the decoder.
 Result<void> Model::load_towers() {
-  Result<void> loaded = take_part(
-      name_in_format("vision"), architecture_.vision, vision_, [&](const TowerShape& shape) {
-        return Tower::load(shape, find_tower(*file_, architecture_), *file_, format_);
-      });
+  Result<void> loaded = take_part(name_in_format("vision"), said("vision"), architecture_.vision,
+                                  vision_, [&](const TowerShape& shape, WeightArena* arena) {
+                                    return Tower::load(shape, find_tower(*file_, architecture_),
+                                                       *file_, format_, arena);
+                                  });
   if (loaded.ok())
-    loaded =
-        take_part(name_in_format("second vision"), architecture_.second_vision, second_vision_,
-                  [&](const TowerShape& shape) {
-                    return Tower::load(shape, TowerNames::timm("vision_backbone.fused_featurizer."),
-                                       *file_, format_);
-                  });
+    loaded = take_part(
+        name_in_format("second vision"), said("second vision"), architecture_.second_vision,
+        second_vision_, [&](const TowerShape& shape, WeightArena* arena) {
+          return Tower::load(shape, TowerNames::timm("vision_backbone.fused_featurizer."), *file_,
+                             format_, arena);
+        });
   if (loaded.ok())
-    loaded = take_part(name_in_format("qwen vision"), architecture_.qwen_vision, qwen_vision_,
-                       [&](const QwenVisionShape& shape) {
-                         return QwenVision::load(
-                             shape, find_prefix(*file_, qwen_prefixes, "merger.ln_q.weight"),
-                             *file_, format_);
-                       });
+    loaded = take_part(
+        name_in_format("qwen vision"), said("qwen vision"), architecture_.qwen_vision, qwen_vision_,
+        [&](const QwenVisionShape& shape, WeightArena* arena) {
+          return QwenVision::load(shape, find_prefix(*file_, qwen_prefixes, "merger.ln_q.weight"),
+                                  *file_, format_, arena);
+        });
   if (!loaded.ok() || !architecture_.text.has_value()) return loaded;
-  return take_part(name_in_format("projectors"), architecture_.vision, projectors_,
-                   [&](const TowerShape&) { return load_projectors(); });
+  return take_part(name_in_format("projectors"), said("projectors"), architecture_.vision,
+                   projectors_,
+                   [&](const TowerShape&, WeightArena* arena) { return load_projectors(arena); });
 }
 
-Result<Model::Projectors> Model::load_projectors() const {
-  WeightLoader load(*file_, format_);
+Result<Model::Projectors> Model::load_projectors(WeightArena* arena) const {
+  WeightLoader load(*file_, format_, arena);
   Projectors made;
   if (const std::size_t inner = architecture_.projector_hidden; inner != 0) {
     const std::size_t n = architecture_.pixel_shuffle;

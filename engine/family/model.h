@@ -71,6 +71,8 @@ class Model {
   /// `checkpoint_identity` of what it was opened from, taken before anything of it was read. Empty:
   /// it is of what the caller had.
   const std::string& files() const { return files_; }
+  /// A part of it, for people: "text of /models/chat".
+  std::string said(const std::string& part) const { return part + " of " + directory_; }
 
   const Architecture& architecture() const { return architecture_; }
   const SafetensorsFile& file() const { return *file_; }
@@ -107,11 +109,13 @@ class Model {
   };
 
   Result<void> load_parts(ModelParts parts);
+  Result<void> load_decoders(bool whole);
   Result<void> load_towers();
-  Result<Projectors> load_projectors() const;
+  Result<Projectors> load_projectors(WeightArena* arena) const;
   std::vector<float> fused_features(std::span<const float> pixels) const;
 
-  std::string files_;  // which; empty: nobody shares its parts
+  std::string files_;      // which; empty: nobody shares its parts
+  std::string directory_;  // that it was opened from
   Architecture architecture_;
   std::shared_ptr<const SafetensorsFile> file_;
   kernels::WeightFormat format_ = kernels::WeightFormat::exact;

@@ -70,11 +70,11 @@ void ConvolutionCodec::load_layers(const std::vector<CodecLayer>& layers, const 
 }
 
 Result<ConvolutionCodec> ConvolutionCodec::load(const ConvolutionCodecShape& shape,
-                                                const SafetensorsFile& file) {
+                                                const SafetensorsFile& file, WeightArena* arena) {
   if (Result<void> fits = check_layers(shape); !fits.ok()) return fits.error();
   ConvolutionCodec made;
   made.shape_ = shape;
-  WeightLoader load(file);
+  WeightLoader load(file, kernels::WeightFormat::exact, arena);
   made.load_layers(shape.encoder, "codec.encoder.", load);
   made.load_layers(shape.decoder, "codec.decoder.", load);
   made.mean_ = load.values("codec.latent_mean", shape.channels);

@@ -39,7 +39,7 @@ struct ConvolutionCodecShape {
 class ConvolutionCodec {
  public:
   static Result<ConvolutionCodec> load(const ConvolutionCodecShape& shape,
-                                       const SafetensorsFile& file);
+                                       const SafetensorsFile& file, WeightArena* arena = nullptr);
 
   const ConvolutionCodecShape& shape() const { return shape_; }
   /// Requires: the shape's sizes.

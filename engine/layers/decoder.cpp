@@ -62,12 +62,13 @@ Linear load_embedding(WeightLoader& load, const SafetensorsFile& file, const Dec
 }
 
 Result<Decoder> Decoder::load(const DecoderShape& shape, const DecoderNames& names,
-                              const SafetensorsFile& file, kernels::WeightFormat format) {
+                              const SafetensorsFile& file, kernels::WeightFormat format,
+                              WeightArena* arena) {
   Decoder made;
   made.shape_ = shape;
   made.narrow_ = format != kernels::WeightFormat::exact;
   made.frequencies_ = rope_frequencies(shape.rope, shape.block.head_dim);
-  WeightLoader load(file, format);
+  WeightLoader load(file, format, arena);
   if (shape.vocabulary != 0) {
     made.embedding_ = load_embedding(load, file, names, shape).weight;
     if (!shape.tied && shape.head)
@@ -86,10 +87,10 @@ Result<Decoder> Decoder::load(const DecoderShape& shape, const DecoderNames& nam
 
 Result<Decoder> Decoder::load_embedding_alone(const DecoderShape& shape, const DecoderNames& names,
                                               const SafetensorsFile& file,
-                                              kernels::WeightFormat format) {
+                                              kernels::WeightFormat format, WeightArena* arena) {
   Decoder made;
   made.shape_ = shape;
-  WeightLoader load(file, format);
+  WeightLoader load(file, format, arena);
   made.embedding_ = load_embedding(load, file, names, shape).weight;
   if (Result<void> outcome = load.outcome(); !outcome.ok()) return outcome.error();
   return made;

@@ -89,11 +89,12 @@ class Decoder {
  public:
   static Result<Decoder> load(const DecoderShape& shape, const DecoderNames& names,
                               const SafetensorsFile& file,
-                              kernels::WeightFormat format = kernels::WeightFormat::exact);
+                              kernels::WeightFormat format = kernels::WeightFormat::exact,
+                              WeightArena* arena = nullptr);
   /// No more than `embed` needs: the rest runs on another device.
   static Result<Decoder> load_embedding_alone(
       const DecoderShape& shape, const DecoderNames& names, const SafetensorsFile& file,
-      kernels::WeightFormat format = kernels::WeightFormat::exact);
+      kernels::WeightFormat format = kernels::WeightFormat::exact, WeightArena* arena = nullptr);
 
   const DecoderShape& shape() const { return shape_; }
   std::size_t width() const { return shape_.block.width; }

@@ -69,16 +69,17 @@ std::vector<double> signal_shares(std::size_t train_steps) {
 
 Result<DiffusionTransformer> DiffusionTransformer::load(const DiffusionShape& shape,
                                                         const SafetensorsFile& file,
-                                                        kernels::WeightFormat format) {
+                                                        kernels::WeightFormat format,
+                                                        WeightArena* arena) {
   DiffusionTransformer made;
   made.shape_ = shape;
   const std::string layers = "transformer_blocks.";
   Result<Decoder> trunk =
-      Decoder::load(shape.trunk, {"", layers, "", "", BlockNames::dit()}, file, format);
+      Decoder::load(shape.trunk, {"", layers, "", "", BlockNames::dit()}, file, format, arena);
   if (!trunk.ok()) return trunk.error();
   made.trunk_ = std::move(trunk).value();
   const std::size_t width = shape.trunk.block.width;
-  WeightLoader load(file, format);
+  WeightLoader load(file, format, arena);
   made.patch_ =
       load.linear("pos_embed.proj", width, shape.channels * shape.patch * shape.patch, true);
   for (std::size_t i = 0; i < shape.trunk.layers; ++i) {

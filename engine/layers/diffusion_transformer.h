@@ -30,7 +30,8 @@ struct DiffusionShape {
 class DiffusionTransformer {
  public:
   static Result<DiffusionTransformer> load(const DiffusionShape& shape, const SafetensorsFile& file,
-                                           kernels::WeightFormat format);
+                                           kernels::WeightFormat format,
+                                           WeightArena* arena = nullptr);
 
   const DiffusionShape& shape() const { return shape_; }
   KvShape kv_shape(std::size_t page_tokens) const { return trunk_.kv_shape(page_tokens); }

@@ -10,10 +10,11 @@
 
 namespace sluice {
 
-Result<LatentFlow> LatentFlow::load(const LatentFlowShape& shape, const SafetensorsFile& file) {
+Result<LatentFlow> LatentFlow::load(const LatentFlowShape& shape, const SafetensorsFile& file,
+                                    WeightArena* arena) {
   LatentFlow made;
   made.shape_ = shape;
-  WeightLoader load(file);
+  WeightLoader load(file, kernels::WeightFormat::exact, arena);
   made.in_ = load.linear("denoiser.in_proj", shape.width, shape.token_values, true);
   made.out_ = load.linear("denoiser.out_proj", shape.token_values, shape.width, true);
   made.time_in_ = load.linear("denoiser.time_mlp_in", shape.width, shape.time_values, true);

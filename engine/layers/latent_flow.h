@@ -33,7 +33,8 @@ struct FlowOptions {
 
 class LatentFlow {
  public:
-  static Result<LatentFlow> load(const LatentFlowShape& shape, const SafetensorsFile& file);
+  static Result<LatentFlow> load(const LatentFlowShape& shape, const SafetensorsFile& file,
+                                 WeightArena* arena = nullptr);
 
   const LatentFlowShape& shape() const { return shape_; }
   /// Standard normal values for a seed: the same on every machine.

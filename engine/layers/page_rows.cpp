@@ -1,5 +1,6 @@
 #include "engine/layers/page_rows.h"
 
+#include "kernels/huge_vector.h"
 #include "kernels/layout.h"
 
 namespace sluice {

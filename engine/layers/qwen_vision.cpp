@@ -49,10 +49,11 @@ void rotations(const QwenVisionShape& shape, std::span<const Position> positions
 }  // namespace
 
 Result<QwenVision> QwenVision::load(const QwenVisionShape& shape, const std::string& prefix,
-                                    const SafetensorsFile& file, kernels::WeightFormat format) {
+                                    const SafetensorsFile& file, kernels::WeightFormat format,
+                                    WeightArena* arena) {
   QwenVision made;
   made.shape_ = shape;
-  WeightLoader load(file, format);
+  WeightLoader load(file, format, arena);
   const std::size_t width = shape.block.width;
   const std::size_t merged = shape.merge * shape.merge * width;
   made.patch_ = load.linear(prefix + "patch_embed.proj", width, shape.patch_values(), false);

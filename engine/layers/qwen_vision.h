@@ -39,7 +39,8 @@ class QwenVision {
  public:
   static Result<QwenVision> load(const QwenVisionShape& shape, const std::string& prefix,
                                  const SafetensorsFile& file,
-                                 kernels::WeightFormat format = kernels::WeightFormat::exact);
+                                 kernels::WeightFormat format = kernels::WeightFormat::exact,
+                                 WeightArena* arena = nullptr);
   const QwenVisionShape& shape() const { return shape_; }
   /// Requires: h and w are multiples of `merge`, and the patches are as many as the grids say.
   void encode(std::span<const float> patches, std::span<const Grid> grids,

@@ -4,6 +4,7 @@
 
 #include "base/check.h"
 #include "kernels/attention.h"
+#include "kernels/huge_vector.h"
 
 namespace sluice {
 
@@ -133,10 +134,11 @@ std::vector<float> split_neighbours(std::span<const float> rows, std::size_t gri
 }
 
 Result<Tower> Tower::load(const TowerShape& shape, const TowerNames& names,
-                          const SafetensorsFile& file, kernels::WeightFormat format) {
+                          const SafetensorsFile& file, kernels::WeightFormat format,
+                          WeightArena* arena) {
   Tower made;
   made.shape_ = shape;
-  WeightLoader load(file, format);
+  WeightLoader load(file, format, arena);
   const std::size_t width = shape.block.width;
   made.patch_ = load.linear(names.patch, width, 3 * shape.patch * shape.patch, true);
   const bool placed = shape.class_token && shape.class_position;

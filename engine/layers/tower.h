@@ -69,7 +69,8 @@ class Tower {
  public:
   static Result<Tower> load(const TowerShape& shape, const TowerNames& names,
                             const SafetensorsFile& file,
-                            kernels::WeightFormat format = kernels::WeightFormat::exact);
+                            kernels::WeightFormat format = kernels::WeightFormat::exact,
+                            WeightArena* arena = nullptr);
 
   const TowerShape& shape() const { return shape_; }
   /// Requires: pixels.size() == images * 3 * side * side.

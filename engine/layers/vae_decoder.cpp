@@ -41,10 +41,11 @@ VaeDecoder::Attention VaeDecoder::load_attention(WeightLoader& load, const Safet
   return made;
 }
 
-Result<VaeDecoder> VaeDecoder::load(const VaeShape& shape, const SafetensorsFile& file) {
+Result<VaeDecoder> VaeDecoder::load(const VaeShape& shape, const SafetensorsFile& file,
+                                    WeightArena* arena) {
   VaeDecoder made;
   made.shape_ = shape;
-  WeightLoader load(file);
+  WeightLoader load(file, kernels::WeightFormat::exact, arena);
   const std::size_t latent = shape.latent_channels;
   std::size_t width = shape.channels.back();
   if (shape.post_convolution) made.post_ = load.linear("post_quant_conv", latent, latent, true);

@@ -28,7 +28,8 @@ struct VaeShape {
 
 class VaeDecoder {
  public:
-  static Result<VaeDecoder> load(const VaeShape& shape, const SafetensorsFile& file);
+  static Result<VaeDecoder> load(const VaeShape& shape, const SafetensorsFile& file,
+                                 WeightArena* arena = nullptr);
 
   const VaeShape& shape() const { return shape_; }
   /// Requires: `latents.channels` is the shape's; unscaled.

@@ -11,9 +11,11 @@ Result<FlowPolicy> FlowPolicy::load(const Model& model) {
   Result<ActionHead> head = ActionHead::load(model.architecture(), model.file(), model.format());
   if (!head.ok()) return head.error();
   made.head_ = std::move(head).value();
-  auto expert = LoadedParts::here().get<Decoder>(model.name_in_format("expert"), [&] {
-    return Decoder::load(made.shape().expert, made.head_.expert, model.file(), model.format());
-  });
+  auto expert = LoadedParts::here().get_weights<Decoder>(
+      model.name_in_format("expert"), model.said("expert"), [&](WeightArena* arena) {
+        return Decoder::load(made.shape().expert, made.head_.expert, model.file(), model.format(),
+                             arena);
+      });
   if (!expert.ok()) return expert.error();
   made.expert_ = std::move(expert).value();
   return made;

@@ -39,10 +39,6 @@ Result<Ref<Buffer>> map(int file, std::size_t size) {
 
 }  // namespace
 
-OwnedFile::~OwnedFile() {
-  if (descriptor_ >= 0) ::close(descriptor_);
-}
-
 Result<PageMemory> PageMemory::make(std::size_t size) {
   PageMemory made{OwnedFile(::memfd_create("sluice-pages", MFD_CLOEXEC | MFD_ALLOW_SEALING)), {}};
   const int file = made.file.get();

@@ -9,28 +9,12 @@
 #pragma once
 
 #include <cstddef>
-#include <utility>
 
 #include "base/buffer.h"
+#include "base/owned_file.h"
 #include "base/result.h"
 
 namespace sluice {
-
-/// A file descriptor, closed with the object.
-class OwnedFile {
- public:
-  explicit OwnedFile(int descriptor = -1) : descriptor_(descriptor) {}
-  OwnedFile(OwnedFile&& other) noexcept : descriptor_(std::exchange(other.descriptor_, -1)) {}
-  OwnedFile& operator=(OwnedFile&& other) noexcept {
-    std::swap(descriptor_, other.descriptor_);
-    return *this;
-  }
-  ~OwnedFile();
-  int get() const { return descriptor_; }
-
- private:
-  int descriptor_;
-};
 
 struct PageMemory {
   OwnedFile file;

@@ -327,9 +327,13 @@ void send(int control, const Control& message) {
   if (::send(control, bytes.data(), bytes.size(), MSG_NOSIGNAL) < 0) ::_exit(lost_connection);
 }
 
+void take(Descriptor parts, const TakeParts& take_parts) {
+  if (take_parts && parts.get() >= 0) take_parts(std::move(parts));
+}
+
 }  // namespace
 
-int serve_host(const Catalog& catalog, int control) {
+int serve_host(const Catalog& catalog, int control, const TakeParts& take_parts) {
   const Descriptor owned(control);
   ::fcntl(control, F_SETFD, FD_CLOEXEC);  // of what roles start, nobody has it
   Shared shared{catalog, {}, {}, {}};
@@ -340,6 +344,8 @@ int serve_host(const Catalog& catalog, int control) {
           std::make_unique<Worker>(shared, open->channel, std::move(received->socket)));
     else if (const auto* cancel = std::get_if<Cancel>(&received->control))
       shared.cancels.cancel(*cancel);
+    else if (std::holds_alternative<ShareParts>(received->control))
+      take(std::move(received->socket), take_parts);
     else  // hello and ping are answered by themselves
       send(control, received->control);
   }

@@ -6,12 +6,18 @@
 // `lost_connection`.
 #pragma once
 
+#include <functional>
+
 #include "roles/catalog.h"
+#include "runtime/hosts/channel.h"
 
 namespace sluice::hosts {
 
+/// Gets the socket by which the process shares parts of checkpoints, before any role is made.
+using TakeParts = std::function<void(Descriptor)>;
+
 /// The status with which the process is to end. Owns the socket.
-int serve_host(const Catalog& catalog, int control);
+int serve_host(const Catalog& catalog, int control, const TakeParts& take_parts = {});
 
 /// The control socket of a host, wherever it is started.
 inline constexpr int control_socket = 3;

@@ -280,6 +280,13 @@ void HostProcess::start(std::unique_lock<std::mutex>& lock) {
   handle_ = std::move(spawned->handle);
   control_ = std::move(spawned->control);
   send(Hello{});
+  share_parts();
+}
+
+void HostProcess::share_parts() {
+  if (!options_.parts) return;
+  const Descriptor theirs = options_.parts("host '" + name_ + "'");
+  if (theirs.get() >= 0) send(ShareParts{}, theirs.get());
 }
 
 void HostProcess::make_members(std::unique_lock<std::mutex>& lock) {

@@ -47,6 +47,9 @@ struct HostOptions {
   std::chrono::milliseconds patience{10'000};
   SupervisionRules rules;
   std::function<void(const std::string&)> notice;  // a line about what died
+  /// A socket for a process of the host of that name, by which it shares parts of checkpoints with
+  /// others; none: it does not. Thread: any.
+  std::function<Descriptor(const std::string&)> parts = {};
 };
 
 /// What holds a host's memory, and how much of it: of the process that is there, or was last.
@@ -137,6 +140,7 @@ class HostProcess {
   /// Of the next process. Null, with the reason in `without`: its address space is limited.
   std::unique_ptr<Cgroup> make_cgroup(std::string& without) const;
   void note_once(const std::string& without);
+  void share_parts();
   void make_members(std::unique_lock<std::mutex>& lock);
   /// Without the lock.
   Result<Made> make(Making& making, Channel& channel, Descriptor theirs);

@@ -304,6 +304,9 @@ void read(ByteReader& reader, Cancel& cancel) {
   cancel.activation = reader.number("an activation", any_u64);
 }
 
+Result<void> put(const ShareParts&, ByteWriter&) { return {}; }
+void read(ByteReader&, ShareParts&) {}
+
 template <typename Variant>
 Result<Bytes> encode_any(const Variant& message) {
   Bytes bytes;

@@ -23,7 +23,7 @@
 
 namespace sluice::hosts {
 
-inline constexpr std::uint32_t protocol_version = 3;
+inline constexpr std::uint32_t protocol_version = 4;
 inline constexpr std::size_t message_max = std::size_t{1} << 30U;
 inline constexpr std::size_t control_max = 512;  // bytes of a control message
 /// The status with which a host ends that has lost its connection.
@@ -45,7 +45,9 @@ struct Cancel {
   std::uint32_t channel = 0;
   std::uint64_t activation = 0;
 };
-using Control = std::variant<Hello, OpenChannel, Ping, Cancel>;
+/// The socket comes with it by which the host shares parts of checkpoints; before any channel.
+struct ShareParts {};
+using Control = std::variant<Hello, OpenChannel, Ping, Cancel, ShareParts>;
 
 struct MakeParam {
   GlobalParamSpec spec;  // name, kind, pages and their size

@@ -2,13 +2,13 @@
 # Builds the fuzz targets with clang-14 and runs each for SECONDS_EACH (default 60) or RUNS executions.
 # Usage: tests/fuzz/run.sh [BUILD_DIR] [TARGET...]     targets: image_file npy workflow scenario
 #                                                 manifest cluster config safetensors tokenizer gguf trace segment wire
-#                                                 links control registry host shm_word pages page_batches reads
+#                                                 links control registry host shm_word pages page_batches reads weights
 # Not in the package lists: clang++-14
 set -eu
 root=$(cd "$(dirname "$0")/../.." && pwd)
 build=${1:-$root/build-fuzz}
 [ $# -gt 0 ] && shift
-targets=${*:-image_file npy workflow scenario manifest cluster config safetensors tokenizer gguf trace segment wire links control registry host shm_word pages page_batches reads}
+targets=${*:-image_file npy workflow scenario manifest cluster config safetensors tokenizer gguf trace segment wire links control registry host shm_word pages page_batches reads weights}
 flags="-std=c++20 -O1 -g -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=undefined -I$root"
 mkdir -p "$build"
 
@@ -36,6 +36,7 @@ sources() {
       $root/dataplane/page_table.cpp $root/base/*.cpp" ;;
     reads) echo "$root/runtime/tcp/tcp_[cgk]*.cpp $root/runtime/tcp/tcp_link.cpp $root/runtime/tcp/tcp_serving.cpp \
       $root/runtime/tcp/tcp_wire.cpp $root/base/*.cpp" ;;
+    weights) echo "$root/engine/checkpoint/weight_table.cpp $root/engine/checkpoint/part_packets.cpp $root/base/*.cpp" ;;
     scenario) echo "$root/graph/*.cpp $root/workflows/*.cpp $root/base/*.cpp $root/runtime/sim/*.cpp $root/runtime/wire/*.cpp" ;;
   esac
 }

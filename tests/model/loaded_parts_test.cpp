@@ -9,6 +9,7 @@
 #include <catch2/catch.hpp>
 #include <filesystem>
 #include <fstream>
+#include <future>
 #include <latch>
 #include <new>
 #include <thread>
@@ -135,6 +136,24 @@ TEST_CASE("nobody waits for ever for a load that ends by an exception") {
     CHECK_THAT(one.error().message, Catch::Matchers::Contains("for want of memory"));
   }
   CHECK(*crowd.parts.get<int>("part", [] { return number(2); }).value() == 2);
+}
+
+TEST_CASE("who waits too long for another's load gets an error that says for what") {
+  LoadedParts parts;
+  parts.patience = std::chrono::milliseconds(20);
+  const auto mine = parts.get<int>("part", [&] {
+    const auto late = std::async(std::launch::async, [&] {
+                        return parts.get<int>(
+                            "part", [] { return number(2); }, "text of m");
+                      }).get();
+    REQUIRE_FALSE(late.ok());
+    CHECK(late.error().code == ErrorCode::deadline);
+    CHECK(late.error().message ==
+          "another role of this process loads text of m and has not done so within 20 ms");
+    return number(1);
+  });
+  CHECK(*mine.value() == 1);
+  CHECK(*parts.get<int>("part", [] { return number(3); }).value() == 1);
 }
 
 TEST_CASE("models of one checkpoint and precision have the same parts") {

@@ -45,7 +45,7 @@ std::vector<Death> lies() {
                                std::to_string(hosts::protocol_version) + ")"},
           Death{"magic", wrong + "byte 5: the other side is no role host)"},
           Death{"made", "answered something else than was asked"},
-          Death{"control", wrong + "byte 1: a message's kind is 9, at most 3 is allowed)"},
+          Death{"control", wrong + "byte 1: a message's kind is 9, at most 4 is allowed)"},
           Death{"reference", wrong + "yielded an input that is not there)"},
           Death{"field", wrong + "yielded an input that is not there)"},
           Death{"stranger", wrong + "an answer to what was not asked)"},

@@ -309,8 +309,8 @@ def killed(flow, pipe):
         expect("a host for each role", len(hosts) == 2 and first["outputs"].get("said") in map(str, hosts), (hosts, first))
         descriptors = [sorted(os.readlink(f"/proc/{host}/fd/{fd}").split(":")[0] for fd in os.listdir(f"/proc/{host}/fd"))
                        for host in hosts]
-        # Nothing but the standard three, the control socket and one channel.
-        expect("only what it needs", all(len(held) == 5 and held.count("socket") >= 2 for held in descriptors), descriptors)
+        # Nothing but the standard three, the control socket, one for shared weights and one channel.
+        expect("only what it needs", all(len(held) == 6 and held.count("socket") >= 3 for held in descriptors), descriptors)
         os.mkfifo(pipe)
         program.stdin.write(call("b", one="at " + pipe))
         program.stdin.flush()
@@ -318,6 +318,61 @@ def killed(flow, pipe):
             program.kill()
             program.wait(timeout=60)
             gone(hosts)
+
+
+def weights_of(pid):
+    """The memory with shared weights that a process maps, and how."""
+    with open(f"/proc/{pid}/maps", encoding="utf-8", errors="replace") as file:
+        rows = [line.split() for line in file if "memfd:sluice-weights" in line]
+    return {row[4] for row in rows}, {row[1] for row in rows}
+
+
+def shared_weights(folder):
+    """Hosts over one checkpoint map the same memory; one that was killed, who loaded it or not, maps it again."""
+    outputs = os.path.join(folder, "shared")
+    os.mkdir(outputs)
+    with subprocess.Popen([SLUICE, "run", CHAT, "--isolate", "all", "--calls", "-", "--out", outputs], cwd=ROOT,
+                          env=ENVIRONMENT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+                          text=True) as program:
+        lines = chat_lines().splitlines(keepends=True)
+
+        def look():
+            """What each host maps, after an answer that all of them had a part in."""
+            for line in lines[:2]:
+                # A call may meet a host that is dead and not known to be; the next one waits for it.
+                for _ in range(3):
+                    program.stdin.write(line)
+                    program.stdin.flush()
+                    answer = json.loads(program.stdout.readline())
+                    if answer["ok"]:
+                        break
+                expect("answers of hosts that share", answer["ok"] and answer["outputs"], answer)
+            seen = {pid: weights_of(pid) for pid in children(program.pid)}
+            expect("weights are mapped to be read", all(ways <= {"r--s"} for _, ways in seen.values()), seen)
+            return {pid: memories for pid, (memories, _) in seen.items() if memories}
+
+        def after(victims, had):
+            kept = set().union(*(memories for pid, memories in had.items() if pid not in victims))
+            for pid in victims:
+                os.kill(pid, signal.SIGKILL)
+            gone(victims)
+            now = look()
+            back = [memories for pid, memories in now.items() if pid not in had]
+            expect("a killed host has again what the others kept", len(back) == len(victims) and len(now) == len(had)
+                   and all(memories & kept for memories in back)
+                   and all(now[pid] == had[pid] for pid in had if pid not in victims), (victims, had, now))
+            return now
+        had = look()
+        # The language model's host has all parts of the checkpoint, the eye's and the codec's some of them each.
+        whole = max(had, key=lambda pid: len(had[pid]), default=0)
+        expect("hosts over one checkpoint", len(had) == 3 and had[whole] == set().union(*had.values()), had)
+        had = after([whole], had)
+        whole = max(had, key=lambda pid: len(had[pid]), default=0)
+        after([pid for pid in had if pid != whole], had)
+        hosts = children(program.pid)
+        program.kill()
+        program.wait(timeout=60)
+        gone(hosts)
 
 
 def killed_in_cgroups(flow):
@@ -374,6 +429,7 @@ def main():
         named(folder)
         tried_again(folder, flow)
         killed(flow, os.path.join(folder, "pipe"))
+        shared_weights(folder)
         killed_in_cgroups(flow)
     print("\n".join(failures) if failures else "isolate: clean")
     sys.exit(1 if failures else 0)

@@ -1,0 +1,63 @@
+#include "engine/checkpoint/part_client.h"
+
+#include <poll.h>
+
+#include <algorithm>
+#include <cerrno>
+
+#include "engine/checkpoint/part_packets.h"
+
+namespace sluice {
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using Kind = PartPacket::Kind;
+
+/// False: the time is over.
+bool wait_for(int socket, Clock::time_point until) {
+  for (;;) {
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(until - Clock::now()).count();
+    pollfd event{socket, POLLIN, 0};
+    const int came = ::poll(&event, 1, static_cast<int>(std::clamp<std::int64_t>(left, 0, 60'000)));
+    if (came > 0 || (came < 0 && errno != EINTR)) return true;
+    if (came == 0 && Clock::now() >= until) return false;
+  }
+}
+
+}  // namespace
+
+Result<void> PartLease::made(const OwnedFile& memory) const {
+  return send_packet(socket_.get(), {Kind::made, {}, {}}, memory.get());
+}
+
+Result<PartLease> PartClient::ask(const PartKey& part, const std::string& what) const {
+  const auto until = Clock::now() + patience_;
+  auto sockets = packet_sockets();
+  if (!sockets.ok()) return sockets.error();
+  OwnedFile mine = std::move(sockets->first);
+  {
+    const OwnedFile theirs = std::move(sockets->second);
+    if (Result<void> asked = send_packet(socket_.get(), {Kind::ask, part, what}, theirs.get());
+        !asked.ok())
+      return asked.error();
+  }
+  std::string maker = "the process that starts role hosts";
+  for (;;) {
+    if (!wait_for(mine.get(), until))
+      return Error{ErrorCode::deadline, maker + " loads " + what + " and has not done so within " +
+                                            std::to_string(patience_.count()) + " ms"};
+    auto answer = receive_packet(mine.get());
+    if (!answer.ok()) return answer.error();
+    if (!answer->has_value()) continue;
+    ReceivedPacket& received = **answer;
+    if (received.packet.kind == Kind::wait)
+      maker = received.packet.text;
+    else if (received.packet.kind == Kind::make || received.packet.kind == Kind::have)
+      return PartLease(std::move(mine), std::move(received.with));
+    else
+      return Error{ErrorCode::corrupt, "an answer about parts of checkpoints that is none"};
+  }
+}
+
+}  // namespace sluice

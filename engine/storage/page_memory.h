@@ -27,6 +27,8 @@ class OwnedFile {
   }
   ~OwnedFile();
   int get() const { return descriptor_; }
+  /// It is the caller's from now on.
+  int release() { return std::exchange(descriptor_, -1); }
 
  private:
   int descriptor_;

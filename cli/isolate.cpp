@@ -57,7 +57,9 @@ Result<hosts::HostedCatalog> isolated(const IsolateOptions& options, const Catal
                                       const WorkflowSpec& workflow,
                                       const std::vector<std::string>& plugins) {
   const WorkflowSpec* const spec = &workflow;
-  auto groups = hosts::isolate({&spec, 1}, options.roles);
+  auto groups = hosts::isolate({&spec, 1}, options.roles, [&](const GlobalParamSpec& param) {
+    return catalog.why_in_one_process(param);
+  });
   if (!groups.ok()) return Error{groups.error().code, "--isolate: " + groups.error().message};
   for (hosts::HostGroup& group : *groups) group.limits.memory = options.memory;
   return with_hosts(catalog, {&spec, 1}, *groups, plugins, "");

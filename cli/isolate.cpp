@@ -77,6 +77,12 @@ hosts::HostedCatalog with_hosts_of(const Cluster& cluster, std::uint32_t machine
   std::vector<const WorkflowSpec*> specs;
   for (const Compiled& compiled : cluster.workflows) specs.push_back(&compiled.loaded.spec);
   const ClusterMachine& here = cluster.spec().machines[machine];
+  hosts::HostGroup& rest = groups.emplace_back();
+  for (const Name& role : here.roles)
+    if (std::ranges::none_of(groups, [&](const hosts::HostGroup& group) {
+          return std::ranges::find(group.roles, role.text) != group.roles.end();
+        }))
+      rest.roles.push_back(role.text);
   return with_hosts(catalog, specs, groups, plugins, here.home ? "" : here.name.text);
 }
 

@@ -27,6 +27,13 @@ class Hosts {
       if (std::ranges::find(group.roles, role) != group.roles.end()) return group.name;
     return {};
   }
+  /// On another machine.
+  bool is_elsewhere(const std::string& role) const {
+    return std::ranges::find(groups_, std::string(), &HostGroup::name) != groups_.end() &&
+           std::ranges::none_of(groups_, [&](const HostGroup& group) {
+             return std::ranges::find(group.roles, role) != group.roles.end();
+           });
+  }
   /// By name; an empty one is this process.
   std::set<std::string> of_param(const std::string& param) const {
     const auto it = of_params_.find(param);
@@ -35,7 +42,7 @@ class Hosts {
   void learn(const WorkflowSpec& spec) {
     for (const RoleSpec& role : spec.roles)
       for (const Name& param : role.global_params)
-        of_params_[param.text].insert(of_role(role.name.text));
+        if (!is_elsewhere(role.name.text)) of_params_[param.text].insert(of_role(role.name.text));
     for (const NodeSpec& node : spec.nodes)
       for (const GroupSpec& group : node.groups)
         for (const FieldSpec& field : group.fields)

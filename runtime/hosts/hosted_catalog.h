@@ -29,7 +29,7 @@ struct HostLimits {
 };
 
 struct HostGroup {
-  std::string name;
+  std::string name;  // empty: these roles are in this process, and those in no group elsewhere
   std::vector<std::string> roles;
   HostLimits limits = {};
 };

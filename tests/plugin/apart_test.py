@@ -175,11 +175,24 @@ def refused():
            "of one process\n", err)
 
 
+def same_name(folder, flow):
+    """Two parameters of one name, on two machines: that the roles over one are in a host says nothing of the other."""
+    path = os.path.join(folder, "two.yaml")
+    with open(path, "w", encoding="utf-8") as out:
+        out.write(f"cluster: 1\nworkflows: [ {flow}, {ROOT}/workflows/prefill_decode.yaml ]\nmachines:\n"
+                  "  front: { home: true, roles: [ parser, vit, vae, llm, diffusion ] }\n"
+                  "  side: { roles: [ reader, writer ], hosts: { chat: [ reader, writer ] } }\n")
+    outputs = os.path.join(folder, "two")
+    code, out, err = run("image_chat", "--cluster", path, "--prompt", "draw a red circle", "--out", outputs)
+    expect("a parameter of the same name elsewhere", code == 0 and os.path.exists(outputs), (code, out, err))
+
+
 def main():
     with tempfile.TemporaryDirectory() as folder:
         flow = apart_flow(folder)
         refused()
         same_bytes(folder, flow)
+        same_name(folder, flow)
         few_pages(folder, flow)
         killed(folder, flow)
     print("\n".join(failures) if failures else "apart: clean")

@@ -1,9 +1,10 @@
 // Time to the first token when the beginning of a prompt has been computed before, beside no reuse.
 //
 // Usage: bench_prefix MODEL [TOKENS [FOLDER]]
-// MODEL: a checkpoint with a chat template, TOKENS: about so many of the long part (1500). Three
+// MODEL: a checkpoint with a chat template, TOKENS: about so many of the long part (1500). Four
 // ways, by turns, medians of five: turn two of a chat with its own sequence, the same when only the
-// pages are there, and the first turn of another session with the same system prompt. With FOLDER,
+// pages are there, the first turn of another session with the same system prompt, and turn two over
+// a pool of several processes, by the pool of another one than turn one. With FOLDER,
 // which is made and removed: turn two when a folder on a disk alone has the pages, as after a
 // restart. From the messages to the first token: template, tokens and lookup are in it.
 #include <algorithm>
@@ -11,11 +12,13 @@
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "bench/usage.h"
 #include "engine/storage/kept_pool.h"
+#include "engine/storage/shared_pages.h"
 #include "engine/tasks/chat_model.h"
 
 using namespace sluice;
@@ -95,12 +98,38 @@ KeptPool kept_in(const ChatModel& chat, const std::string& folder, std::size_t p
       .value();
 }
 
+std::unique_ptr<KvPool> pool_of_process(const KvShape& shape, SharedPages& shared) {
+  AttachedPages pages = AttachedPages::attach(shared.connect("bench").value()).value();
+  return std::make_unique<KvPool>(
+      shape, AttachedTable{std::move(pages.port), pages.shape.pages, pages.shape.secret},
+      std::move(pages.bytes));
+}
+
+/// Turn one by one pool, turn two by another, over one table, which a thread of its own answers
+/// for.
+Begun by_another_process(const ChatModel& chat, std::size_t pages,
+                         const std::vector<ChatMessage>& first) {
+  const KvShape shape = chat.model().text().kv_shape(page_tokens);
+  auto shared = SharedPages::make({static_cast<std::uint32_t>(pages), page_tokens,
+                                   shape.page_bytes(), PageKeys::Secret{}})
+                    .value();
+  const auto one = pool_of_process(shape, *shared), two = pool_of_process(shape, *shared);
+  std::vector<ChatMessage> asked = first;
+  const std::string said = first_token(chat, *one, first, true, nullptr).generation.text;
+  asked.push_back({"assistant", said, {}});
+  asked.push_back({"user", "Why?", {}});
+  Begun begun = first_token(chat, *two, asked, true, nullptr);
+  begun.generation.sequence = {};  // it goes before its pool
+  return begun;
+}
+
 void measure(const ChatModel& chat, std::size_t words, const std::string& folder) {
   const std::vector<ChatMessage> first{{"system", long_text(words, 1), {}},
                                        {"user", "What is near the door?", {}}};
   std::vector<ChatMessage> second{first[0], {"user", "And when does it open?", {}}};
   Times none{"no reuse"}, own{"turn two, its own sequence"}, pages{"turn two, pages"},
-      other{"another session, pages"}, disk{"turn two, a folder's pages"};
+      other{"another session, pages"}, apart{"turn two, another process"},
+      disk{"turn two, a folder's pages"};
   std::size_t prompt = 0;
   bool same = true;
   for (int round = 0; round < 5; ++round) {
@@ -124,8 +153,11 @@ void measure(const ChatModel& chat, std::size_t words, const std::string& folder
       same = same && now.generation.tokens == want;
       prompt = now.generation.history.size() - want.size();
     }
-    if (folder.empty()) continue;
     const std::size_t pages_most = 3 * words / page_tokens + 64;
+    const Begun elsewhere = by_another_process(chat, pages_most, first);
+    same = same && elsewhere.generation.tokens == want;
+    apart.add(elsewhere);
+    if (folder.empty()) continue;
     std::vector<ChatMessage> asked = first;
     {
       KeptPool kept = kept_in(chat, folder, pages_most);
@@ -144,7 +176,7 @@ void measure(const ChatModel& chat, std::size_t words, const std::string& folder
   std::printf("prompt of %zu tokens; the answers are %s\n", prompt,
               same ? "the same" : "DIFFERENT");
   const double beside = none.median();
-  for (Times* times : {&none, &own, &pages, &other, &disk})
+  for (Times* times : {&none, &own, &pages, &other, &apart, &disk})
     if (!times->seconds.empty())
       std::printf("  %-28s %8.1f ms   %5.1f %% of no reuse   %zu tokens kept\n", times->what,
                   1e3 * times->median(), 100 * times->median() / beside, times->kept);

@@ -121,6 +121,7 @@ void hand_over(PageClient& client, PageClient& other) {
       (void)client.offer(said, token);
       auto taken = std::move(other.accept(token).value());
       (void)other.reserve(*taken, rows, to_hand);
+      client.withdraw(token);
     }
   });
   (void)client.offer(said, token);

@@ -147,7 +147,9 @@ Result<Cluster> load_cluster_with_workflows(const std::string& path, const Workf
   // What a workflow that is wrong, or could not be read, lacks says nothing of the roles.
   if (cluster.loaded.all_workflows && specs.size() == cluster.spec().workflows.size() &&
       std::ranges::all_of(cluster.workflows, &Compiled::ok))
-    cluster.placed = place_roles(cluster.loaded, specs, why_not_shared(catalog), why_not_run);
+    cluster.placed = place_roles(
+        cluster.loaded, specs, why_not_shared(catalog), why_not_run,
+        [&](const GlobalParamSpec& param) { return catalog.why_in_one_process(param); });
   if (!has_errors(cluster.loaded.diagnostics) && !cluster.placed.empty())
     check_folders_apart(cluster);
   cluster.digest = digest.with(cluster.spec());

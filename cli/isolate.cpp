@@ -86,7 +86,9 @@ void add_isolate_options(Command command, IsolateOptions& options) {
 Result<Hosted> isolated(const IsolateOptions& options, const Catalog& catalog,
                         const WorkflowSpec& workflow, const std::vector<std::string>& plugins) {
   const WorkflowSpec* const spec = &workflow;
-  auto groups = hosts::isolate({&spec, 1}, options.roles);
+  auto groups = hosts::isolate({&spec, 1}, options.roles, [&](const GlobalParamSpec& param) {
+    return catalog.why_in_one_process(param);
+  });
   if (!groups.ok()) return Error{groups.error().code, "--isolate: " + groups.error().message};
   for (hosts::HostGroup& group : *groups) group.limits.memory = options.memory;
   return with_hosts(catalog, {&spec, 1}, *groups, plugins, "");
@@ -103,6 +105,12 @@ Hosted with_hosts_of(const Cluster& cluster, std::uint32_t machine, const Catalo
   std::vector<const WorkflowSpec*> specs;
   for (const Compiled& compiled : cluster.workflows) specs.push_back(&compiled.loaded.spec);
   const ClusterMachine& here = cluster.spec().machines[machine];
+  hosts::HostGroup& rest = groups.emplace_back();
+  for (const Name& role : here.roles)
+    if (std::ranges::none_of(groups, [&](const hosts::HostGroup& group) {
+          return std::ranges::find(group.roles, role.text) != group.roles.end();
+        }))
+      rest.roles.push_back(role.text);
   return with_hosts(catalog, specs, groups, plugins, here.home ? "" : here.name.text);
 }
 

@@ -80,7 +80,7 @@ Result<AttachedSequence> PageClient::adopt(Pages pages) {
   return made;
 }
 
-void PageClient::share(AttachedSequence& sequence, std::size_t pages) {
+void PageClient::share(const AttachedSequence& sequence, std::size_t pages) {
   std::fill_n(sequence.is_mine_.begin(), std::min(pages, sequence.is_mine_.size()),
               std::uint8_t{0});
 }
@@ -132,6 +132,13 @@ Result<void> PageClient::lease(std::uint32_t pages) {
   if (leased == nullptr || leased->pages.size() != pages)
     return fails({ErrorCode::corrupt, "the pool's process leased other pages than was asked for"});
   lease_ = leased->pages;
+  return {};
+}
+
+Result<void> PageClient::hold(std::uint32_t pages) {
+  if (pages > lease_.size())
+    if (const Result<void> leased = lease(pages); !leased.ok()) return leased;
+  held_ = pages;
   return {};
 }
 
@@ -194,7 +201,7 @@ void PageClient::wrote(AttachedSequence& sequence, std::uint32_t rows) {
 }
 
 /// Which pages stay is known here where all those behind the rows are nobody else's. They go back
-/// to the lease, as long as that is no more than two runs.
+/// to the lease, as long as that is no more than is held and two runs.
 Result<void> PageClient::truncate(AttachedSequence& sequence, std::uint32_t rows,
                                   std::uint32_t reserved) {
   SLUICE_CHECK(sequence.client_ == this && rows <= sequence.rows_);
@@ -207,28 +214,36 @@ Result<void> PageClient::truncate(AttachedSequence& sequence, std::uint32_t rows
   Truncate cut{sequence.number_, sequence.rows_, rows, reserved, false, false};
   std::size_t left = most;
   if (all_mine || most == keep) {
-    cut.to_lease = all_mine && lease_.size() + (sequence.pages_.size() - left) <= 2 * run_;
+    const std::size_t most_leased = held_ + 2 * std::size_t{run_};
+    cut.to_lease = all_mine && lease_.size() + (sequence.pages_.size() - left) <= most_leased;
     const auto from = sequence.pages_.begin() + static_cast<std::ptrdiff_t>(left);
     if (cut.to_lease) lease_.insert(lease_.end(), from, sequence.pages_.end());
     tell(cut);
   } else {
     cut.wants_reply = true;
     const Result<Pages> pages = ask<Pages>(cut);
-    if (!pages.ok()) return pages.error();
+    if (!pages.ok()) {  // of what is gone there are no pages behind the rows
+      cut_here(sequence, rows, keep);
+      return pages.error();
+    }
     left = pages->pages.size();
     if (left < keep || left > sequence.pages_.size())
       return fails({ErrorCode::corrupt, "the pool's process cut a sequence to other pages"});
     sequence.pages_ = pages->pages;
     std::fill(behind, sequence.is_mine_.end(), std::uint8_t{1});  // what others see was given back
   }
-  sequence.pages_.resize(left);
-  sequence.is_mine_.resize(left);
-  sequence.rows_ = rows;
-  sequence.published_ = std::min(sequence.published_, rows / rows_per_page_);
+  cut_here(sequence, rows, left);
   return {};
 }
 
-AttachedSequence PageClient::fork(AttachedSequence& sequence) {
+void PageClient::cut_here(AttachedSequence& sequence, std::uint32_t rows, std::size_t pages) const {
+  sequence.pages_.resize(pages);
+  sequence.is_mine_.resize(pages);
+  sequence.rows_ = rows;
+  sequence.published_ = std::min(sequence.published_, rows / rows_per_page_);
+}
+
+AttachedSequence PageClient::fork(const AttachedSequence& sequence) {
   SLUICE_CHECK(sequence.client_ == this);
   AttachedSequence made = make();
   const std::size_t pages = pages_for(sequence.rows_);
@@ -251,12 +266,15 @@ void PageClient::release(AttachedSequence& sequence) {
   sequence.rows_ = sequence.published_ = 0;
 }
 
-Result<void> PageClient::offer(AttachedSequence& sequence, OfferToken token) {
+Result<void> PageClient::offer(const AttachedSequence& sequence, OfferToken token) {
   SLUICE_CHECK(sequence.client_ == this);
   share(sequence, pages_for(sequence.rows_));
-  const Result<Nothing> done = ask<Nothing>(Offer{sequence.number_, sequence.rows_, token});
-  if (!done.ok()) return done.error();
-  return {};
+  const Result<Answer> answer = ask_any(Offer{sequence.number_, sequence.rows_, token});
+  if (!answer.ok()) return answer.error();
+  if (std::holds_alternative<Nothing>(answer->replies.front())) return {};
+  if (std::holds_alternative<Exhausted>(answer->replies.front()))
+    return Error{ErrorCode::exhausted, "too many histories are offered to other processes at once"};
+  return fails({ErrorCode::corrupt, "the pool's process gave a reply to another question"});
 }
 
 void PageClient::withdraw(OfferToken token) { tell(Withdraw{token}); }

@@ -49,6 +49,8 @@ class AttachedSequence {
   std::span<const Page> pages() const { return pages_; }
   std::uint32_t rows() const { return rows_; }
   std::uint32_t published() const { return published_; }
+  /// Nobody else has that page of it, nor may find it: it is written without a copy.
+  bool is_mine(std::size_t at) const { return is_mine_[at] != 0; }
 
  private:
   friend class PageClient;
@@ -64,7 +66,8 @@ class AttachedSequence {
   PageClient* client_ = nullptr;
   attached::SequenceNumber number_ = 0;
   std::vector<Page> pages_;
-  std::vector<std::uint8_t> is_mine_;  // for each: nobody else has it, and it is not published
+  /// For each: nobody else has it, and it is not published. Mutable: who forks it changes no row.
+  mutable std::vector<std::uint8_t> is_mine_;
   std::uint32_t rows_ = 0;
   std::uint32_t published_ = 0;
 };
@@ -84,9 +87,10 @@ class PageClient {
   // None, or one (of a reservation two, where there are few pages left):
   Result<void> reserve(AttachedSequence& sequence, std::uint32_t rows,
                        std::vector<CopyPage>& copies);
+  /// It is cut also where the manager is gone.
   Result<void> truncate(AttachedSequence& sequence, std::uint32_t rows, std::uint32_t reserved = 0);
   // None:
-  AttachedSequence fork(AttachedSequence& sequence);
+  AttachedSequence fork(const AttachedSequence& sequence);
   void wrote(AttachedSequence& sequence, std::uint32_t rows);
   void release(AttachedSequence& sequence);
 
@@ -95,9 +99,14 @@ class PageClient {
   /// are leased).
   Result<void> lease(std::uint32_t pages);
   std::uint32_t leased() const { return static_cast<std::uint32_t>(lease_.size()); }
+  /// So many at least from now on, but for what sequences have of them: what these give back is
+  /// leased again. Errors: as `lease`; what is leased, and was to be, is as before.
+  Result<void> hold(std::uint32_t pages);
 
-  /// A fork of it is for whoever has `token`, in another process, once; until this client goes.
-  Result<void> offer(AttachedSequence& sequence, attached::OfferToken token);
+  /// A fork of it is for whoever has `token`, in another process, until that is withdrawn or this
+  /// client goes.
+  /// Errors: exhausted (there are as many offers of this client as there can be).
+  Result<void> offer(const AttachedSequence& sequence, attached::OfferToken token);
   void withdraw(attached::OfferToken token);
   /// None: there is no such offer, or no more.
   Result<std::optional<AttachedSequence>> accept(attached::OfferToken token);
@@ -131,11 +140,13 @@ class PageClient {
   std::uint32_t pages_for(std::uint32_t rows) const {
     return rows / rows_per_page_ + (rows % rows_per_page_ != 0 ? 1 : 0);
   }
-  static void share(AttachedSequence& sequence, std::size_t pages);
+  void cut_here(AttachedSequence& sequence, std::uint32_t rows, std::size_t pages) const;
+  static void share(const AttachedSequence& sequence, std::size_t pages);
 
   PageManagerPort& port_;
   const std::uint32_t rows_per_page_, run_;
   std::vector<Page> lease_;
+  std::uint32_t held_ = 0;  // so many stay leased when they come back
   std::vector<attached::Request> untold_;
   bool copies_pending_ = false;  // were made, and the manager has not heard of it
   attached::SequenceNumber next_ = 1;

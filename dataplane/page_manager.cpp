@@ -304,8 +304,7 @@ Result<Reply> PageManager::handle(Client& client, const Offer& offer) {
   const Result<Sequence*> found = find(client, offer.sequence);
   if (!found.ok()) return found.error();
   if (const Result<void> can = wrote(**found, offer.written); !can.ok()) return can.error();
-  if (client.offers.size() >= offers_most)
-    return wrong("more than " + std::to_string(offers_most) + " offers");
+  if (client.offers.size() >= offers_most) return Reply(Exhausted{});
   const auto [it, is_new] = client.offers.try_emplace(offer.token);
   if (!is_new) return wrong("it offers two sequences under one number");
   it->second = table_.fork(**found);
@@ -323,8 +322,7 @@ Result<Reply> PageManager::handle(Client& client, const Accept& accept) {
     if (it == other.offers.end()) continue;
     const Result<Sequence*> made = make(client, accept.sequence);
     if (!made.ok()) return made.error();
-    **made = std::move(it->second);
-    other.offers.erase(it);
+    **made = table_.fork(it->second);
     return Reply(pages_of(**made));
   }
   return Reply(Nothing{});

@@ -31,7 +31,7 @@ class PageManager final : private PageWatcher {
  public:
   static constexpr std::size_t clients_most = 256;
   static constexpr std::size_t sequences_most = 16'384;
-  static constexpr std::size_t offers_most = 1'024;
+  static constexpr std::size_t offers_most = sequences_most;
 
   /// It watches the table, and tells `next` (null: nobody) all that it hears.
   PageManager(PageTable& table, std::uint32_t rows_per_page, PageWatcher* next = nullptr);

@@ -82,18 +82,18 @@ struct Fork {
 struct Release {
   SequenceNumber sequence = 0;
 };
-/// Another client may have a fork of it, once. An offer ends with whoever made it. Reply:
-/// `Nothing`, from which on it may be accepted.
+/// Other clients may have forks of it, until it is withdrawn. An offer ends with whoever made it.
+/// Reply: `Nothing`, from which on it may be accepted; `Exhausted`: this client has too many.
 struct Offer {
   SequenceNumber sequence = 0;
   std::uint32_t written = 0;
   OfferToken token = 0;
 };
-/// One that was accepted: nothing happens. No reply.
+/// One that there is not: nothing happens. No reply.
 struct Withdraw {
   OfferToken token = 0;
 };
-/// A new sequence: the fork that was offered. Reply: `Pages`; `Nothing`: there is no such offer,
+/// A new sequence: a fork of what was offered. Reply: `Pages`; `Nothing`: there is no such offer,
 /// and no such sequence.
 struct Accept {
   OfferToken token = 0;

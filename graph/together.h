@@ -1,6 +1,7 @@
 // Which roles of a workflow have to be in one process: those that share memory.
 #pragma once
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -14,6 +15,9 @@ struct TogetherRoles {
   std::string why;    // "they share 'kv' in memory"
   std::string param;  // of those: 'kv'
 };
+
+/// Why roles over a parameter have to be in one process of their machine; empty: they need not.
+using WhyInOneProcess = std::function<std::string(const GlobalParamSpec&)>;
 
 /// Each pair with each reason. Borrows the workflow.
 std::vector<TogetherRoles> roles_together(const WorkflowSpec& workflow);

@@ -6,6 +6,7 @@
 #include "roles/denoiser.h"
 #include "roles/diffusion_kv.h"
 #include "roles/image_codec.h"
+#include "roles/kv_pages.h"
 #include "roles/language_model.h"
 #include "roles/paged_kv.h"
 #include "roles/parse_request.h"
@@ -53,6 +54,25 @@ Result<void> check_shared_kv(const std::string& path) {
                           " cannot be pulled by other machines");
 }
 
+/// What a role says of pages to another one, which may be in another process, is said of a drawing.
+Result<void> check_kv_of_processes(const std::string& path) {
+  const Result<ModelKind> kind = kind_of_model(path);
+  if (!kind.ok()) return kind.error();
+  if (*kind == ModelKind::drawing) return {};
+  return invalid_argument(
+      "the pages of a model that " +
+      std::string(*kind == ModelKind::policy ? "acts" : "does not both answer and draw") +
+      " are used by roles of one process");
+}
+
+Result<std::unique_ptr<SharedParam>> share_kv(const GlobalParamMaking& making) {
+  if (Result<void> can = check_kv_of_processes(making.model_directory); !can.ok())
+    return can.error();
+  const Result<Architecture> architecture = Architecture::load(making.model_directory);
+  if (!architecture.ok()) return architecture.error();
+  return share_pages(*architecture->text, *making.spec);
+}
+
 Plugin over_machines(Plugin plugin) {
   plugin.shares_over_machines = true;
   return plugin;
@@ -75,6 +95,7 @@ void add_builtin_plugins(Catalog& catalog, const TextDevice* cuda) {
     return make_paged_kv(making, cuda);
   };
   catalog.add_global_param("paged_kv", make_kv, check_paged_kv, check_shared_kv);
+  catalog.add_sharing("paged_kv", {check_kv_of_processes, share_kv});
 }
 
 }  // namespace sluice

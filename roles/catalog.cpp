@@ -21,6 +21,10 @@ void Catalog::add_global_param(
   global_params_.emplace(std::move(kind), std::move(make));
 }
 
+void Catalog::add_sharing(std::string kind, ParamSharing sharing) {
+  sharing_.emplace(std::move(kind), std::move(sharing));
+}
+
 const Plugin* Catalog::find(std::string_view name) const {
   const auto it =
       std::ranges::find_if(plugins_, [&](const Plugin& p) { return p.declaration.name == name; });
@@ -41,6 +45,21 @@ ModelCheck Catalog::model_check_of_kind(std::string_view kind) const {
 ModelCheck Catalog::shared_check_of_kind(std::string_view kind) const {
   const auto it = shared_checks_.find(kind);
   return it == shared_checks_.end() ? ModelCheck() : it->second;
+}
+
+const ParamSharing* Catalog::sharing_of_kind(std::string_view kind) const {
+  const auto it = sharing_.find(kind);
+  return it == sharing_.end() ? nullptr : &it->second;
+}
+
+std::string Catalog::why_in_one_process(const GlobalParamSpec& param) const {
+  if (param.device == EngineDevice::cuda) return "its pages are on a GPU (`device: cuda`)";
+  if (param.ssd) return "its pages are kept in one folder (`ssd`)";
+  const ParamSharing* const sharing = sharing_of_kind(param.kind.text);
+  if (sharing == nullptr || !param.model)
+    return "a " + param.kind.text + (param.model ? "" : " without a model") + " is of one process";
+  const Result<void> can = sharing->check_model(param.model->text);
+  return can.ok() ? "" : can.error().message;
 }
 
 Declarations Catalog::declarations() const {

@@ -65,10 +65,31 @@ struct Plugin {
 struct GlobalParamMaking {
   const GlobalParamSpec* spec = nullptr;
   std::string model_directory;
+  /// Where processes of this machine share it: what `SharedParam::connect` gave, which whoever
+  /// makes the parameter owns from then on. -1: it is of this process alone.
+  int shared = -1;
   /// To its like on other machines, whose roles list it too; null: there are none. Outlives it.
   PeerPort* peers = nullptr;
   /// What it is called among `peers`: the same on all machines, and no other parameter's.
   std::string shared_name = {};
+};
+
+/// What processes of this machine share of a global parameter: in the process that starts the
+/// others, and for longer than they are there. Thread: any.
+class SharedParam {
+ public:
+  virtual ~SharedParam() = default;
+  /// For one more life of a process, `name` for people: a socket, the caller's to close. When the
+  /// other end of it closes, what that process had is given back.
+  virtual Result<int> connect(const std::string& name) = 0;
+  /// Puts in what all of them have together of the pool.
+  virtual void show(PoolReport& report) const = 0;
+};
+
+/// How processes of one machine share global parameters of a kind.
+struct ParamSharing {
+  ModelCheck check_model;  // whether they can share one of this model
+  std::function<Result<std::unique_ptr<SharedParam>>(const GlobalParamMaking&)> make;
 };
 
 class Catalog {
@@ -78,6 +99,7 @@ class Catalog {
       std::string kind,
       std::function<Result<std::unique_ptr<GlobalParam>>(const GlobalParamMaking&)> make,
       ModelCheck check_model = {}, ModelCheck check_shared = {});
+  void add_sharing(std::string kind, ParamSharing sharing);
 
   const Plugin* find(std::string_view name) const;
   /// What the plugin of the node's role declares of the interface that the node runs; null:
@@ -88,6 +110,10 @@ class Catalog {
   ModelCheck model_check_of_kind(std::string_view kind) const;
   /// Whether one of this model can be shared by roles on several machines; empty: none can.
   ModelCheck shared_check_of_kind(std::string_view kind) const;
+  /// Null: processes cannot share one.
+  const ParamSharing* sharing_of_kind(std::string_view kind) const;
+  /// Why roles over the parameter have to be in one process of their machine; empty: they need not.
+  std::string why_in_one_process(const GlobalParamSpec& param) const;
   Declarations declarations() const;
   Result<std::unique_ptr<GlobalParam>> make_global_param(const GlobalParamMaking& making) const;
 
@@ -98,6 +124,7 @@ class Catalog {
            std::less<>>
       global_params_;
   std::map<std::string, ModelCheck, std::less<>> model_checks_, shared_checks_;  // by kind
+  std::map<std::string, ParamSharing, std::less<>> sharing_;                     // likewise
 };
 
 /// All of ours, as `sluice roles` lists them. `cuda`: where those run whose `paged_kv` says

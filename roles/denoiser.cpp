@@ -50,16 +50,11 @@ Result<std::vector<float>> Denoiser::start(const Payload& prompt, FlowOptions& o
 Result<std::unique_ptr<Drawing>> Denoiser::begin(const Activation& activation,
                                                  const DrawingOptions& asked) {
   const Payload& prompt = *activation.input("prompt");
-  Conversation& conversation = kv_.conversation(activation.session());
   const LatentFlowShape& shape = flow().shape();
-  const auto length = static_cast<std::size_t>(prompt.attribute("length").value_or(0));
-  if (length == 0 || conversation.is_answering || conversation.sequence.tokens() != length)
-    return Error{
-        ErrorCode::stale,
-        "the session has moved on since the drawing was asked for, or that was written into "
-        "another paged_kv (" +
-            std::to_string(conversation.sequence.tokens()) + " tokens here, the prompt had " +
-            std::to_string(length) + ")"};
+  Result<KvSequence> said = kv_.prompt_of(
+      activation.session(), static_cast<std::size_t>(prompt.attribute("length").value_or(0)),
+      static_cast<std::uint64_t>(prompt.attribute("offer").value_or(0)));
+  if (!said.ok()) return said.error();
   FlowOptions options;
   options.steps = static_cast<std::size_t>(std::max<std::int64_t>(
       prompt.attribute("steps").value_or(static_cast<std::int64_t>(shape.steps)), 0));
@@ -71,8 +66,8 @@ Result<std::unique_ptr<Drawing>> Denoiser::begin(const Activation& activation,
   Result<std::vector<float>> x = start(prompt, options);
   if (!x.ok()) return x.error();
   return std::make_unique<Drawing>(
-      std::make_unique<FlowSteps>(flow(), std::move(x).value(), options),
-      kv_.pool().fork(conversation.sequence), host_.turns().wordless_drawing(), asked);
+      std::make_unique<FlowSteps>(flow(), std::move(x).value(), options), std::move(said).value(),
+      host_.turns().wordless_drawing(), asked);
 }
 
 constexpr std::string_view option_names[] = {"precision", "step_tokens", "priority", "deadline_ms"};

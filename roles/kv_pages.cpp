@@ -1,7 +1,10 @@
 #include "roles/kv_pages.h"
 
+#include <sys/random.h>
+
 #include "engine/family/memory_plan.h"
 #include "engine/storage/page_store.h"
+#include "engine/storage/shared_pages.h"
 
 namespace sluice {
 
@@ -17,6 +20,37 @@ KvShape rows_of(const DecoderShape& shape, const GlobalParamSpec& spec) {
           .dtype = spec.kv_dtype};
 }
 
+Result<void> check_memory(const DecoderShape& shape, const GlobalParamSpec& spec) {
+  const std::size_t tokens = pages_of(spec) * static_cast<std::size_t>(spec.page_tokens);
+  const double bytes = kv_bytes(shape, spec.kv_dtype) * static_cast<double>(tokens);
+  return MemoryPlan{0, bytes, machine_bytes(), tokens}.check();
+}
+
+class PagesOfProcesses final : public SharedParam {
+ public:
+  explicit PagesOfProcesses(std::unique_ptr<SharedPages> pages) : pages_(std::move(pages)) {}
+
+  Result<int> connect(const std::string& name) override {
+    Result<OwnedFile> socket = pages_->connect(name);
+    if (!socket.ok()) return socket.error();
+    return socket->release();
+  }
+  void show(PoolReport& report) const override {
+    const SharedPages::Report now = pages_->report();
+    report.page_tokens = pages_->shape().rows_per_page;
+    report.page_bytes = pages_->shape().page_bytes;
+    report.pages = pages_->shape().pages;
+    report.free = now.free;
+    report.cached = now.cached;
+    report.used = report.pages - report.free - report.cached;
+    report.shared = now.shared;
+    report.published = now.published;
+  }
+
+ private:
+  std::unique_ptr<SharedPages> pages_;
+};
+
 }  // namespace
 
 std::size_t pages_of(const GlobalParamSpec& spec) {
@@ -26,12 +60,8 @@ std::size_t pages_of(const GlobalParamSpec& spec) {
 
 Result<KeptPool> make_kept_pages(const DecoderShape& shape, const GlobalParamSpec& spec,
                                  PeerPort* peers, const std::string& shared_name) {
-  const auto page_tokens = static_cast<std::size_t>(spec.page_tokens);
   const std::size_t pages = pages_of(spec);
-  const MemoryPlan plan{0,
-                        kv_bytes(shape, spec.kv_dtype) * static_cast<double>(pages * page_tokens),
-                        machine_bytes(), pages * page_tokens};
-  if (Result<void> fits = plan.check(); !fits.ok()) return fits.error();
+  if (Result<void> fits = check_memory(shape, spec); !fits.ok()) return fits.error();
   const KvShape rows = rows_of(shape, spec);
   if (peers != nullptr && spec.ssd.has_value())
     return invalid_argument("its pages are shared over machines, which cannot have one `ssd`");
@@ -57,6 +87,36 @@ Result<std::unique_ptr<KvPool>> make_pages(const DecoderShape& shape, const Glob
   Result<KeptPool> made = make_kept_pages(shape, spec);
   if (!made.ok()) return made.error();
   return std::move(made->pool);
+}
+
+Result<std::unique_ptr<SharedParam>> share_pages(const DecoderShape& shape,
+                                                 const GlobalParamSpec& spec) {
+  if (Result<void> fits = check_memory(shape, spec); !fits.ok()) return fits.error();
+  const KvShape rows = rows_of(shape, spec);
+  SharedPagesShape all{static_cast<std::uint32_t>(pages_of(spec)),
+                       static_cast<std::uint32_t>(rows.page_tokens),
+                       rows.page_bytes(),
+                       {}};
+  SLUICE_CHECK(::getrandom(all.secret.data(), all.secret.size(), 0) ==
+               static_cast<ssize_t>(all.secret.size()));
+  auto made = SharedPages::make(all);
+  if (!made.ok()) return made.error();
+  return std::unique_ptr<SharedParam>(std::make_unique<PagesOfProcesses>(std::move(made).value()));
+}
+
+Result<std::unique_ptr<KvPool>> attach_pages(const DecoderShape& shape, const GlobalParamSpec& spec,
+                                             int socket) {
+  Result<AttachedPages> attached = AttachedPages::attach(OwnedFile(socket));
+  if (!attached.ok()) return attached.error();
+  const KvShape rows = rows_of(shape, spec);
+  const SharedPagesShape& all = attached->shape;
+  if (all.pages != pages_of(spec) || all.rows_per_page != rows.page_tokens ||
+      all.page_bytes != rows.page_bytes())
+    return Error{ErrorCode::corrupt,
+                 "the pages that processes share are not those of '" + spec.name.text + "'"};
+  return std::make_unique<KvPool>(rows,
+                                  AttachedTable{std::move(attached->port), all.pages, all.secret},
+                                  std::move(attached->bytes));
 }
 
 Result<void> check_same_use(const KvUse& made, const KvUse& asked) {
@@ -86,7 +146,9 @@ Result<Model> open_beside(const KvPool& pool, const std::string& made_for,
 Result<KvPlace> make_place(const GlobalParamMaking& making) {
   const Result<Architecture> architecture = Architecture::load(making.model_directory);
   if (!architecture.ok()) return architecture.error();
-  Result<std::unique_ptr<KvPool>> pool = make_pages(*architecture->text, *making.spec);
+  Result<std::unique_ptr<KvPool>> pool =
+      making.shared >= 0 ? attach_pages(*architecture->text, *making.spec, making.shared)
+                         : make_pages(*architecture->text, *making.spec);
   if (!pool.ok()) return pool.error();
   return KvPlace{making.spec->name.text, making.model_directory, std::move(pool).value()};
 }

@@ -20,6 +20,15 @@ Result<std::unique_ptr<KvPool>> make_pages(const DecoderShape& shape, const Glob
 Result<KeptPool> make_kept_pages(const DecoderShape& shape, const GlobalParamSpec& spec,
                                  PeerPort* peers = nullptr, const std::string& shared_name = {});
 
+/// Those of a decoder of this shape that several processes of this machine use. Errors: exhausted,
+/// those of `SharedPages::make`.
+Result<std::unique_ptr<SharedParam>> share_pages(const DecoderShape& shape,
+                                                 const GlobalParamSpec& spec);
+/// The same as one of these processes has them, over the socket that it was given. Errors: those of
+/// `AttachedPages::attach`; corrupt (they are another decoder's).
+Result<std::unique_ptr<KvPool>> attach_pages(const DecoderShape& shape, const GlobalParamSpec& spec,
+                                             int socket);
+
 /// Whether the folder of a specification that names one has room for pages of this decoder. Errors:
 /// invalid_argument (`ssd_bytes` is too little).
 Result<void> check_page_folder(const DecoderShape& shape, const GlobalParamSpec& spec);
@@ -51,7 +60,8 @@ struct KvPlace {
   std::string name, directory;
   std::unique_ptr<KvPool> pool;
 };
-/// Of the checkpoint's decoder of words. Errors: those of its configuration and of `make_pages`.
+/// Of the checkpoint's decoder of words. Errors: those of its configuration, of `make_pages` and
+/// `attach_pages`.
 Result<KvPlace> make_place(const GlobalParamMaking& making);
 
 /// The host of all roles over a place: made by `make(Model)`, a Result of a pointer, for the first

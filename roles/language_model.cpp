@@ -90,7 +90,7 @@ class LanguageModel final : public SteppedRole {
   void advance_all(SharedEngine::Turn& mine);
   /// The answer asks for a drawing: its token is written before anybody draws.
   void mark(Turn& turn, KvSequence sequence, SharedEngine::Turn& mine);
-  void yield_drawing(Turn& turn, const Conversation& conversation);
+  Result<void> yield_drawing(Turn& turn, Conversation& conversation);
   void finish(Turn& turn, Result<void> result, SharedEngine::Turn& mine);
   /// To what stood before the conversation's last turn.
   void roll_back(Conversation& conversation);
@@ -186,6 +186,7 @@ Result<void> LanguageModel::begin(Turn& turn, SharedEngine::Turn& mine) {
     return Error{ErrorCode::cancelled, "an earlier piece of this turn failed"};
   // What another call began and did not end (it was cancelled between two pieces) was not said.
   if (conversation.in_turn && conversation.call != activation.call()) roll_back(conversation);
+  kv_.withdraw(conversation);  // a drawing that has not begun is of what stands no more
   turn.conversation = conversation.id;
   if (!conversation.in_turn)
     conversation.before = {conversation.sequence.tokens(), conversation.unwritten,
@@ -274,14 +275,18 @@ void LanguageModel::mark(Turn& turn, KvSequence sequence, SharedEngine::Turn& mi
   turn.id = mine.add(*turn.task);
 }
 
-void LanguageModel::yield_drawing(Turn& turn, const Conversation& conversation) {
+Result<void> LanguageModel::yield_drawing(Turn& turn, Conversation& conversation) {
+  const Result<std::uint64_t> offered = kv_.offer(conversation);
+  if (!offered.ok()) return offered.error();
   std::vector<std::pair<std::string, std::int64_t>> attributes = turn.options;
+  if (*offered != 0) attributes.emplace_back("offer", static_cast<std::int64_t>(*offered));
   attributes.emplace_back("length", static_cast<std::int64_t>(conversation.sequence.tokens()));
   const bool start_from_picture =
       turn.option("strength_milli", 1000) < 1000 && !conversation.latents.empty();
   emissions_.add(
       *turn.activation, "draw_prompt",
       make_tensor(start_from_picture ? conversation.latents : Tensor(), std::move(attributes)));
+  return {};
 }
 
 /// After a forward: what is new goes out, and the turn to its next stage.
@@ -306,7 +311,9 @@ void LanguageModel::advance(Turn& turn, SharedEngine::Turn& mine) {
     // The answer's last word was not written, nor was its end.
     if (stage != Turn::Stage::reads) conversation.unwritten = {host_.turns().eos};
     if (cut_off) conversation.unwritten.insert(conversation.unwritten.begin(), tokens.back());
-    if (stage == Turn::Stage::marks) yield_drawing(turn, conversation);
+    if (stage == Turn::Stage::marks)
+      if (Result<void> asked = yield_drawing(turn, conversation); !asked.ok())
+        return finish(turn, asked, mine);
   }
   finish(turn, {}, mine);
 }

@@ -1,5 +1,7 @@
 #include "roles/paged_kv.h"
 
+#include <sys/random.h>
+
 #include "engine/tasks/chat_model.h"
 #include "roles/kv_pages.h"
 
@@ -48,12 +50,51 @@ bool PagedKv::give_back(std::string_view session, std::uint64_t id, KvSequence s
   return true;
 }
 
+Result<std::uint64_t> PagedKv::offer(Conversation& conversation) {
+  if (!pool().is_attached()) return std::uint64_t{0};
+  withdraw(conversation);
+  std::uint64_t number = 0;
+  do SLUICE_CHECK(::getrandom(&number, sizeof number, 0) == sizeof number);
+  while (number == 0);
+  if (Result<void> done = pool().offer(conversation.sequence, number); !done.ok())
+    return done.error();
+  return conversation.offered = number;
+}
+
+void PagedKv::withdraw(Conversation& conversation) {
+  if (const std::uint64_t number = std::exchange(conversation.offered, 0); number != 0)
+    pool().withdraw(number);
+}
+
+Result<KvSequence> PagedKv::prompt_of(std::string_view session, std::size_t length,
+                                      std::uint64_t offered) {
+  const auto stale = [&](std::size_t here) {
+    return Error{ErrorCode::stale,
+                 "the session has moved on since the drawing was asked for, or that was written "
+                 "into another paged_kv (" +
+                     std::to_string(here) + " tokens here, the prompt had " +
+                     std::to_string(length) + ")"};
+  };
+  if (offered != 0 && pool().is_attached()) {
+    Result<std::optional<KvSequence>> taken = pool().accept(offered);
+    if (!taken.ok()) return taken.error();
+    if (!taken->has_value()) return stale(0);
+    if ((*taken)->tokens() != length) return stale((*taken)->tokens());
+    return *std::move(*taken);
+  }
+  const Conversation& said = conversation(session);
+  if (length == 0 || said.is_answering || said.sequence.tokens() != length)
+    return stale(said.sequence.tokens());
+  return pool().fork(said.sequence);
+}
+
 void PagedKv::end_session(std::string_view session) {
   if (host_ == nullptr) return;  // nobody has said anything
   SharedEngine::Turn turn(host_->shared);
   turn.was_used();
   const auto it = conversations_.find(session);
   if (it == conversations_.end()) return;
+  withdraw(it->second);
   conversations_.erase(it);
 }
 

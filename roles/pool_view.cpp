@@ -23,8 +23,14 @@ void add_pages(const KvPages& pool, PoolReport& report) {
                   std::to_string(shape.row) + " in " + std::string(to_string(shape.dtype));
   report.page_tokens = shape.page_tokens;
   report.page_bytes = shape.page_bytes();
+  report.pages = pool.pages();
+  if (pool.is_attached()) {  // as its table's process says, which knows the rest
+    report.cached = pool.client().pages_cached();
+    report.free = pool.pages_free() - report.cached;
+    report.used = report.pages - report.free - report.cached;
+    return;
+  }
   const PageTable& table = pool.table();
-  report.pages = table.capacity();
   report.free = table.free_pages();
   report.cached = table.cached_pages();
   for (Page page = 0; page < table.capacity(); ++page) {

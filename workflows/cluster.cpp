@@ -211,11 +211,13 @@ const Placed* not_of(const PlacedOn& role, const PlacedOn& other) {
 class Placer {
  public:
   Placer(LoadedCluster& cluster, std::span<const WorkflowSpec* const> workflows,
-         const WhyNotShared& why_not_shared, const WhyNotRun& why_not_run)
+         const WhyNotShared& why_not_shared, const WhyNotRun& why_not_run,
+         const WhyInOneProcess& why_in_one)
       : cluster_(cluster),
         workflows_(workflows),
         why_not_shared_(why_not_shared),
-        why_not_run_(why_not_run) {}
+        why_not_run_(why_not_run),
+        why_in_one_(why_in_one) {}
 
   Placement place() {
     require_own_names();
@@ -420,7 +422,7 @@ class Placer {
     const Placed* other = not_of(*first, *second);
     if (apart == nullptr && other == nullptr) {
       for (std::size_t i = 0; i < first->size(); ++i)
-        require_one_host((*first)[i], (*second)[i], pair.why);
+        require_one_host(workflow, (*first)[i], (*second)[i], pair);
       return;
     }
     std::string why_not;
@@ -464,24 +466,32 @@ class Placer {
     }
   }
 
-  void require_one_host(const Placed& first, const Placed& second, const std::string& why) {
+  void require_one_host(const WorkflowSpec& workflow, const Placed& first, const Placed& second,
+                        const TogetherRoles& pair) {
     if (!cluster_.all_machines) return;  // nor may its hosts be
     const ClusterHost* a = host_of(first);
     const ClusterHost* b = host_of(second);
     if (a == b) return;
+    std::string why_one;
+    if (const GlobalParamSpec* const param = param_of(workflow, pair.param);
+        why_in_one_ && param != nullptr) {
+      why_one = why_in_one_(*param);
+      if (why_one.empty()) return;
+    }
     const auto where = [](const ClusterHost* host) {
       return host == nullptr ? std::string("in no host") : "in host '" + host->name.text + "'";
     };
     error((b != nullptr ? b : a)->name.mark, "must-be-together",
           "role '" + first.at->text + "' is " + where(a) + " and '" + second.at->text + "' " +
-              where(b) + ", but " + why,
-          "put both in one host, or neither");
+              where(b) + ", but " + pair.why,
+          "put both in one host, or neither" + (why_one.empty() ? "" : ": " + why_one));
   }
 
   LoadedCluster& cluster_;
   std::span<const WorkflowSpec* const> workflows_;
   const WhyNotShared& why_not_shared_;
   const WhyNotRun& why_not_run_;
+  const WhyInOneProcess& why_in_one_;
   std::set<std::uint32_t> without_pages_;  // of which this was said
   std::set<const Name*> in_host_;          // likewise
   std::vector<std::pair<std::string, PlacedOn>> placed_;
@@ -525,8 +535,9 @@ Result<LoadedCluster> load_cluster_file(const std::string& path) {
 }
 
 Placement place_roles(LoadedCluster& cluster, std::span<const WorkflowSpec* const> workflows,
-                      const WhyNotShared& why_not_shared, const WhyNotRun& why_not_run) {
-  return Placer(cluster, workflows, why_not_shared, why_not_run).place();
+                      const WhyNotShared& why_not_shared, const WhyNotRun& why_not_run,
+                      const WhyInOneProcess& why_in_one) {
+  return Placer(cluster, workflows, why_not_shared, why_not_run, why_in_one).place();
 }
 
 bool is_cluster(std::string_view text) {

@@ -16,6 +16,7 @@
 #include "graph/diagnostic.h"
 #include "graph/replica_units.h"
 #include "graph/spec.h"
+#include "graph/together.h"
 
 namespace sluice {
 
@@ -99,7 +100,8 @@ using WhyNotShared =
 /// Why a role runs on no machine at all: empty, or why not.
 using WhyNotRun = std::function<std::string(const RoleSpec&)>;
 Placement place_roles(LoadedCluster& cluster, std::span<const WorkflowSpec* const> workflows,
-                      const WhyNotShared& why_not_shared = {}, const WhyNotRun& why_not_run = {});
+                      const WhyNotShared& why_not_shared = {}, const WhyNotRun& why_not_run = {},
+                      const WhyInOneProcess& why_in_one = {});
 
 /// True when a YAML file says that it is a cluster: a key `cluster` at its top.
 bool is_cluster(std::string_view text);

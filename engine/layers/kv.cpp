@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <optional>
 #include <string>
 
 #include "kernels/layout.h"
@@ -17,6 +18,14 @@ std::unique_ptr<PageTable> table_of(const KvShape& shape, std::size_t pages) {
                                      std::move(policy).value());
 }
 
+/// Leased at once, where the pool is large: an answer of a few pages asks for none of them.
+constexpr std::size_t run_most = 8;
+
+/// Of a small pool a few stay for others.
+std::uint32_t run_of(std::size_t pages) {
+  return static_cast<std::uint32_t>(std::clamp<std::size_t>(pages / 64, 1, run_most));
+}
+
 std::string layout_of(const KvShape& shape) {
   return std::to_string(shape.layers) + " layers of " + std::to_string(shape.page_tokens) +
          " keys and values of " + std::to_string(shape.row) +
@@ -28,15 +37,25 @@ std::string layout_of(const KvShape& shape) {
 KvPages::KvPages(const KvShape& shape, std::size_t pages, const PageKeys::Secret& secret)
     : shape_(shape),
       keys_(secret, layout_of(shape), shape.page_tokens),
+      pages_(pages),
       table_(table_of(shape, pages)) {
   SLUICE_CHECK(shape.dtype == Dtype::f32 || shape.dtype == Dtype::bf16,
                "keys and values are kept in f32 or bf16");
 }
 
+KvPages::KvPages(const KvShape& shape, AttachedTable table)
+    : shape_(shape),
+      keys_(table.secret, layout_of(shape), shape.page_tokens),
+      pages_(table.pages),
+      port_(std::move(table.port)),
+      client_(std::make_unique<PageClient>(*port_, static_cast<std::uint32_t>(shape.page_tokens),
+                                           run_of(table.pages))) {}
+
 /// Whether writing behind the sequence's tokens copies the page that they end in.
 bool KvPages::copies_last(const KvSequence& sequence) const {
   const std::size_t at = sequence.tokens() / shape_.page_tokens;
   if (at >= sequence.pages().size()) return false;
+  if (sequence.attached_.is_open()) return !sequence.attached_.is_mine(at);
   const Page last = sequence.pages()[at];
   return table_->references(last) > 1 || table_->is_published(last);
 }
@@ -55,13 +74,27 @@ std::size_t KvPages::room(const KvSequence& sequence, std::size_t pages) const {
   return (sequence.pages().size() + pages) * shape_.page_tokens - sequence.tokens();
 }
 
+Result<void> KvPages::reserve_rows(KvSequence& sequence, std::uint32_t rows,
+                                   std::vector<CopyPage>& copies) {
+  if (client_ == nullptr) {
+    table_->set_time(++extensions_);
+    if (!sequence.held_.is_open()) sequence.held_ = table_->open({});
+    return table_->reserve(sequence.held_, rows, copies);
+  }
+  if (!sequence.attached_.is_open()) {
+    Result<AttachedSequence> made = client_->open({});
+    if (!made.ok()) return made.error();
+    sequence.attached_ = std::move(made).value();
+  }
+  return client_->reserve(sequence.attached_, rows, copies);
+}
+
 Result<void> KvPages::make_room(KvSequence& sequence, std::size_t rows,
                                 std::vector<CopyPage>& copies) {
-  table_->set_time(++extensions_);
-  if (!sequence.held_.is_open()) sequence.held_ = table_->open({});
-  const Result<void> made =
-      table_->reserve(sequence.held_, static_cast<std::uint32_t>(rows), copies);
+  const Result<void> made = reserve_rows(sequence, static_cast<std::uint32_t>(rows), copies);
   if (made.ok()) return {};
+  if (made.error().code != ErrorCode::exhausted)
+    return Error{made.error().code, "the pool of KV pages: " + made.error().message};
   return Error{
       ErrorCode::exhausted,
       "the KV pool is full: " + std::to_string(missing(sequence, rows - sequence.tokens())) +
@@ -73,7 +106,10 @@ Result<void> KvPages::extend(KvSequence& sequence, std::size_t tokens,
                              std::vector<CopyPage>& copies) {
   const std::size_t rows = sequence.tokens() + tokens;
   if (Result<void> made = make_room(sequence, rows, copies); !made.ok()) return made;
-  table_->wrote(sequence.held_, static_cast<std::uint32_t>(rows));
+  if (client_ == nullptr)
+    table_->wrote(sequence.held_, static_cast<std::uint32_t>(rows));
+  else
+    client_->wrote(sequence.attached_, static_cast<std::uint32_t>(rows));
   return {};
 }
 
@@ -93,9 +129,11 @@ void KvPages::unreserve(KvSequence& sequence) {
 void KvPages::truncate(KvSequence& sequence, std::size_t tokens) {
   SLUICE_CHECK(tokens <= sequence.tokens(), "a sequence cannot be cut to more tokens than it has");
   if (sequence.positions.size() > tokens) sequence.positions.resize(tokens);
-  if (!sequence.held_.is_open()) return;
-  table_->truncate(sequence.held_, static_cast<std::uint32_t>(tokens),
-                   static_cast<std::uint32_t>(sequence.reserved_));
+  const auto rows = static_cast<std::uint32_t>(tokens);
+  const auto reserved = static_cast<std::uint32_t>(sequence.reserved_);
+  if (sequence.held_.is_open()) table_->truncate(sequence.held_, rows, reserved);
+  // Where the table is gone it is cut all the same, and the next that needs it says so.
+  if (sequence.attached_.is_open()) (void)client_->truncate(sequence.attached_, rows, reserved);
 }
 
 void KvPages::release(KvSequence& sequence) { sequence = KvSequence(); }
@@ -103,6 +141,8 @@ void KvPages::release(KvSequence& sequence) { sequence = KvSequence(); }
 KvSequence KvPages::fork(const KvSequence& sequence) const {
   KvSequence made;
   if (sequence.held_.is_open()) made.held_ = table_->fork(sequence.held_);
+  if (sequence.attached_.is_open()) made.attached_ = client_->fork(sequence.attached_);
+  made.last_key_ = sequence.last_key_;
   made.positions = sequence.positions;
   return made;
 }
@@ -118,29 +158,91 @@ std::vector<PageKey> KvPages::keys_of(const RowsOrigin& origin,
 
 KvSequence KvPages::open(const RowsOrigin& origin, std::span<const std::int32_t> tokens) const {
   KvSequence made;
-  made.held_ = table_->open(keys_of(origin, tokens));
+  const std::vector<PageKey> keys = keys_of(origin, tokens);
+  if (client_ == nullptr) {
+    made.held_ = table_->open(keys);
+  } else if (!keys.empty()) {
+    Result<AttachedSequence> found = client_->open(keys);
+    if (!found.ok()) return made;  // it begins with nothing, and what it needs next says why
+    made.attached_ = std::move(found).value();
+    if (const std::size_t count = made.published(); count > 0)
+      made.last_key_ = {count, keys[count - 1]};
+  }
   return made;
 }
 
 Admission KvPages::ask(const RowsOrigin& origin, std::span<const std::int32_t> tokens,
                        std::size_t rows) const {
-  return table_->ask(keys_of(origin, tokens), static_cast<std::uint32_t>(rows));
+  const std::vector<PageKey> keys = keys_of(origin, tokens);
+  if (client_ == nullptr) return table_->ask(keys, static_cast<std::uint32_t>(rows));
+  const Result<Admission> said = client_->ask(keys, static_cast<std::uint32_t>(rows));
+  // Of who is gone nobody waits for pages: whoever takes some hears why there are none.
+  return said.ok() ? *said : Admission{0, static_cast<std::uint32_t>(pages_for(rows)), true};
+}
+
+std::size_t KvPages::claim(std::size_t pages) {
+  if (client_ == nullptr) return pages_free();
+  const auto wanted = static_cast<std::uint32_t>(std::min(pages, pages_));
+  // As many as there are, where there are fewer.
+  if (!client_->hold(wanted).ok() && !client_->gone().has_value())
+    (void)client_->hold(static_cast<std::uint32_t>(std::min<std::size_t>(wanted, pages_free())));
+  return client_->gone().has_value() ? pages_ : client_->leased();
+}
+
+void KvPages::settle(std::size_t pages) {
+  if (client_ == nullptr) return;
+  const auto needed = static_cast<std::uint32_t>(std::min(pages, pages_));
+  const std::uint32_t keeps = needed == 0 ? 0 : needed + 2 * run_of(pages_);
+  if (client_->leased() > keeps) (void)client_->lease(keeps);
+  if (client_->leased() >= needed) (void)client_->hold(needed);
+  client_->flush();
+}
+
+Result<void> KvPages::offer(const KvSequence& sequence, attached::OfferToken token) {
+  SLUICE_CHECK(sequence.attached_.is_open(), "what is offered has pages of the pool");
+  return client_->offer(sequence.attached_, token);
+}
+
+void KvPages::withdraw(attached::OfferToken token) { client_->withdraw(token); }
+
+Result<std::optional<KvSequence>> KvPages::accept(attached::OfferToken token) {
+  Result<std::optional<AttachedSequence>> taken = client_->accept(token);
+  if (!taken.ok()) return taken.error();
+  if (!taken->has_value()) return std::optional<KvSequence>();
+  KvSequence made;
+  made.attached_ = std::move(**taken);
+  return std::optional<KvSequence>(std::move(made));
+}
+
+/// Of the last page that is published, or before the first one. None: it has none.
+std::optional<PageKey> KvPages::key_before(const KvSequence& sequence, const RowsOrigin& origin,
+                                           std::span<const std::int32_t> tokens) const {
+  const std::size_t first = sequence.published();
+  if (first == 0) return keys_.root(origin, tokens);
+  if (client_ == nullptr) return table_->key(sequence.pages()[first - 1]);
+  if (sequence.last_key_.pages == first) return sequence.last_key_.key;
+  const std::optional<PageKey> root = keys_.root(origin, tokens);
+  if (!root.has_value()) return std::nullopt;
+  std::vector<PageKey> keys;
+  keys_.append(origin, tokens, 0, first, *root, keys);
+  return keys.size() == first ? std::optional(keys.back()) : std::nullopt;
 }
 
 void KvPages::publish(KvSequence& sequence, const RowsOrigin& origin,
                       std::span<const std::int32_t> tokens) {
   if (shape_.keys_before_rope || origin.model.empty()) return;
-  const std::size_t first = sequence.held_.published();
+  const std::size_t first = sequence.published();
   const std::size_t full = std::min(sequence.tokens(), tokens.size()) / shape_.page_tokens;
   if (first >= full) return;
-  std::optional<PageKey> parent;
-  if (first == 0)
-    parent = keys_.root(origin, tokens);
-  else
-    parent = table_->key(sequence.pages()[first - 1]);
+  const std::optional<PageKey> parent = key_before(sequence, origin, tokens);
   if (!parent.has_value()) return;
   std::vector<PageKey> keys;
   keys_.append(origin, tokens, first, full, *parent, keys);
+  if (client_ != nullptr) {
+    const Result<std::uint32_t> done = client_->publish(sequence.attached_, keys);
+    if (done.ok() && *done > 0) sequence.last_key_ = {sequence.published(), keys[*done - 1]};
+    return;
+  }
   for (std::size_t i = 0; i < keys.size(); ++i) {
     if (!table_->publish(sequence.held_, keys[i])) return;
     if (on_publish) on_publish(sequence.pages()[first + i]);
@@ -149,9 +251,19 @@ void KvPages::publish(KvSequence& sequence, const RowsOrigin& origin,
 
 KvPool::KvPool(const KvShape& shape, std::size_t pages, const PageKeys::Secret& secret,
                Ref<Buffer> memory)
-    : KvPages(shape, pages, secret), memory_(std::move(memory)) {
-  const std::size_t bytes = shape.page_bytes() * pages;
-  if (!memory_) own_.resize(bytes);
+    : KvPages(shape, pages, secret) {
+  if (!memory) own_.resize(shape.page_bytes() * pages);
+  stand_in(std::move(memory));
+}
+
+KvPool::KvPool(const KvShape& shape, AttachedTable table, Ref<Buffer> memory)
+    : KvPages(shape, std::move(table)) {
+  stand_in(std::move(memory));
+}
+
+void KvPool::stand_in(Ref<Buffer> memory) {
+  memory_ = std::move(memory);
+  const std::size_t bytes = shape().page_bytes() * pages();
   SLUICE_CHECK(!memory_ || memory_->size() >= bytes);
   store_ = memory_ ? std::span(memory_->data(), bytes) : std::span(own_);
 }

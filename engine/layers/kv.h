@@ -4,7 +4,9 @@
 // whose content is known are published and found again by their keys (`kv_content.h`): whoever
 // begins with the same tokens and pictures begins with their pages. A page that is being filled is
 // its owner's; who writes where others read gets a copy, made by whoever keeps the bytes: `KvPool`,
-// or a device's pool.
+// or a device's pool. The table may be in another process, whose pages this one uses too
+// (`AttachedTable`): what is taken is leased first, so who was granted pages has them; what needs
+// that process fails once it is gone, and nothing waits for it longer than its port does.
 // Shape: a page holds, per layer, `page_tokens` rows of keys and as many of values, each row
 // [kv_heads * head_dim] in f32, or in bf16, rounded to nearest even when it is written and widened
 // when it is read. Errors: exhausted when no page can be had; nothing is changed then.
@@ -16,15 +18,17 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <utility>
 #include <vector>
 
 #include "base/buffer.h"
 #include "base/result.h"
 #include "base/tensor.h"
+#include "dataplane/page_client.h"
 #include "dataplane/page_table.h"
 #include "engine/layers/kv_content.h"
-#include "engine/layers/rope.h"
+#include "engine/layers/kv_sequence.h"
 
 namespace sluice {
 
@@ -42,31 +46,11 @@ struct KvShape {
   std::size_t page_bytes() const { return page_values() * size_of(dtype); }
 };
 
-/// The tokens of one sequence and the pages that hold them. Move-only: a fork is made by the pool.
-/// Gives its pages back when it goes; the pool must outlive it.
-class KvSequence {
- public:
-  KvSequence() = default;
-  KvSequence(KvSequence&& other) noexcept { *this = std::move(other); }
-  KvSequence& operator=(KvSequence&& other) noexcept {
-    held_ = std::move(other.held_);
-    reserved_ = std::exchange(other.reserved_, 0);
-    positions = std::exchange(other.positions, {});
-    return *this;
-  }
-
-  std::size_t tokens() const { return held_.rows(); }
-  /// In order; behind those of the tokens, what is reserved.
-  std::span<const Page> pages() const { return held_.pages(); }
-  /// Leading pages that others may find.
-  std::size_t published() const { return held_.published(); }
-
-  std::vector<Position> positions;  // of each token, when keys are stored before RoPE: may be moved
-
- private:
-  friend class KvPages;
-  Sequence held_;
-  std::size_t reserved_ = 0;  // tokens for which there are pages until they are released
+/// A table of so many pages in another process.
+struct AttachedTable {
+  std::unique_ptr<PageManagerPort> port;
+  std::size_t pages = 0;
+  PageKeys::Secret secret{};  // of the pages' keys
 };
 
 /// Which pages are whose; where their bytes lie is another's matter.
@@ -74,6 +58,8 @@ class KvPages {
  public:
   /// `secret`: of the pages' keys.
   KvPages(const KvShape& shape, std::size_t pages, const PageKeys::Secret& secret = {});
+  /// Requires: pages of this shape.
+  KvPages(const KvShape& shape, AttachedTable table);
 
   /// Room for `tokens` more tokens. Their rows are written before they are read; `copies` gets what
   /// must be copied before anything else is written, in order, whatever the outcome of the rest.
@@ -105,8 +91,25 @@ class KvPages {
   /// Of the pages that `open` looks for.
   std::vector<PageKey> keys_of(const RowsOrigin& origin,
                                std::span<const std::int32_t> tokens) const;
-  /// Told of each page that others may find from now on.
+  /// Told of each page that others may find from now on, where the table is here.
   std::function<void(Page)> on_publish;
+
+  /// For whoever plans by free pages: so many, of which those that `pages` are to be taken from are
+  /// nobody else's until `settle` says that fewer are needed. Where the table is here, all that are
+  /// free. Where the one elsewhere is gone, all there are: whoever begins with them is told why.
+  std::size_t claim(std::size_t pages);
+  /// No more than `pages` are to be taken soon; the table hears what was done here.
+  void settle(std::size_t pages);
+
+  /// The table is in another process.
+  bool is_attached() const { return client_ != nullptr; }
+  /// What follows requires that. A fork for whoever has the `token`. Errors: exhausted, and
+  /// those of the other process.
+  Result<void> offer(const KvSequence& sequence, attached::OfferToken token);
+  void withdraw(attached::OfferToken token);
+  /// None: nobody offers it any more.
+  Result<std::optional<KvSequence>> accept(attached::OfferToken token);
+  const PageClient& client() const { return *client_; }
 
   /// Pages that extending by `tokens` takes, copies included.
   std::size_t missing(const KvSequence& sequence, std::size_t tokens) const;
@@ -118,24 +121,45 @@ class KvPages {
     return (tokens + shape_.page_tokens - 1) / shape_.page_tokens;
   }
   /// Pages that can be had: empty, or kept for nobody.
-  std::size_t pages_free() const { return table_->free_pages() + table_->cached_pages(); }
+  /// Of a table elsewhere: as it said last.
+  std::size_t pages_free() const {
+    if (client_ != nullptr) return client_->leased() + std::size_t{client_->pages_free()};
+    return table_->free_pages() + table_->cached_pages();
+  }
   /// Of those, pages that still hold what somebody may ask for.
-  std::size_t pages_cached() const { return table_->cached_pages(); }
-  std::size_t pages() const { return table_->capacity(); }
-  const PageTable& table() const { return *table_; }
-  /// As `PageTable::watch`.
-  void watch(PageWatcher* watcher) { table_->watch(watcher); }
+  std::size_t pages_cached() const {
+    return client_ != nullptr ? client_->pages_cached() : table_->cached_pages();
+  }
+  std::size_t pages() const { return pages_; }
+  /// Requires: it is here.
+  const PageTable& table() const {
+    SLUICE_CHECK(table_ != nullptr, "the table of pages is in another process");
+    return *table_;
+  }
+  /// As `PageTable::watch`. Requires: the table is here.
+  void watch(PageWatcher* watcher) { pages_table().watch(watcher); }
 
  protected:
-  PageTable& pages_table() { return *table_; }
+  PageTable& pages_table() {
+    SLUICE_CHECK(table_ != nullptr, "the table of pages is in another process");
+    return *table_;
+  }
 
  private:
   bool copies_last(const KvSequence& sequence) const;
   Result<void> make_room(KvSequence& sequence, std::size_t rows, std::vector<CopyPage>& copies);
+  Result<void> reserve_rows(KvSequence& sequence, std::uint32_t rows,
+                            std::vector<CopyPage>& copies);
+  std::optional<PageKey> key_before(const KvSequence& sequence, const RowsOrigin& origin,
+                                    std::span<const std::int32_t> tokens) const;
 
   KvShape shape_;
   KvKeys keys_;
-  std::unique_ptr<PageTable> table_;  // sequences know where it is
+  std::size_t pages_;
+  // One of these; sequences know where it is.
+  std::unique_ptr<PageTable> table_;
+  std::unique_ptr<PageManagerPort> port_;
+  std::unique_ptr<PageClient> client_;  // over the port
   std::uint64_t extensions_ = 0;
 };
 
@@ -145,6 +169,8 @@ class KvPool : public KvPages {
   /// `memory`: zero-filled, where the pages stand from its beginning on; null: memory of its own.
   KvPool(const KvShape& shape, std::size_t pages, const PageKeys::Secret& secret = {},
          Ref<Buffer> memory = {});
+  /// Pages of several processes, in `memory` that all of them have.
+  KvPool(const KvShape& shape, AttachedTable table, Ref<Buffer> memory);
 
   Result<void> extend(KvSequence& sequence, std::size_t tokens);
   Result<void> reserve(KvSequence& sequence, std::size_t tokens);
@@ -193,6 +219,7 @@ class KvPool : public KvPages {
   std::byte* place(Page page) { return store_.data() + page * shape().page_bytes(); }
 
  private:
+  void stand_in(Ref<Buffer> memory);
   void copy_pages();
 
   std::vector<std::byte> own_;

@@ -131,11 +131,13 @@ void Planner::admit(std::uint32_t pages_free, std::uint32_t pages_all, Batch& ba
   waiting_.erase(waiting_.begin(), waiting_.begin() + static_cast<std::ptrdiff_t>(at));
 }
 
-bool Planner::fits(std::uint32_t pages_free) const {
+std::uint64_t Planner::wanted() const {
   std::uint64_t wanted = reserved_;
   for (const TaskId task : waiting_) wanted += tasks_.find(task)->second.wanted.most;
-  return wanted <= pages_free;
+  return wanted;
 }
+
+bool Planner::fits(std::uint32_t pages_free) const { return wanted() <= pages_free; }
 
 /// All that may run, in the order in which they are taken.
 void Planner::gather() {

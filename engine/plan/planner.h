@@ -117,6 +117,8 @@ class Planner {
   bool is_admitted(TaskId task) const;
   /// Pages that admitted tasks may still take.
   std::uint64_t reserved() const { return reserved_; }
+  /// These, and all that those who wait want.
+  std::uint64_t wanted() const;
   const Costs& costs() const { return costs_; }
   const PlannerOptions& options() const { return options_; }
 

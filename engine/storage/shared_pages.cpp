@@ -229,8 +229,15 @@ Result<std::unique_ptr<PageManagerPort>> SharedPages::port(const std::string& na
 
 SharedPages::Report SharedPages::report() {
   const std::lock_guard lock(mutex_);
-  Report report{
-      table_.free_pages(), table_.cached_pages(), {}, batches_, std::exchange(refused_, {})};
+  Report report;
+  report.free = table_.free_pages();
+  report.cached = table_.cached_pages();
+  report.batches = batches_;
+  report.refused = std::exchange(refused_, {});
+  for (Page page = 0; page < table_.capacity(); ++page) {
+    report.shared += table_.references(page) > 1 ? 1 : 0;
+    report.published += table_.is_published(page) ? 1 : 0;
+  }
   for (const auto& [id, client] : clients_)
     report.attached.push_back({client.name, manager_.held(id)});
   return report;

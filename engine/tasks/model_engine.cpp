@@ -26,6 +26,9 @@ std::optional<double> cost_of_token(const Planner& planner) {
 /// How long a step waits for pages in which nobody can run; others may come in behind it.
 constexpr std::chrono::milliseconds moment{5};
 
+/// Of pages that other processes use too, for what those may give back.
+constexpr Nanoseconds others_patience = 5'000'000'000;
+
 }  // namespace
 
 void ModelEngine::add(TaskId id, Task& task) {
@@ -62,8 +65,11 @@ void ModelEngine::go_on(TaskId ended, TaskId id, Task& task) {
 void ModelEngine::remove(TaskId id) {
   if (tasks_.erase(id) == 0) return;
   planner_.end(id);
+  short_since_.erase(id);
   if (source_ != nullptr) source_->forget(id);
 }
+
+void ModelEngine::settle() { text_.pages().settle(planner_.reserved()); }
 
 /// Tasks whose pages have come are planned from now on.
 void ModelEngine::read_back(std::chrono::nanoseconds most) {
@@ -80,16 +86,19 @@ void ModelEngine::read_back(std::chrono::nanoseconds most) {
 void ModelEngine::offer(TaskId id, const Task& task) { planner_.offer(id, task.need(text_)); }
 
 bool ModelEngine::plan(Nanoseconds now, std::vector<TaskId>& ended) {
+  KvPages& pages = text_.pages();
+  // Of pages that other processes use too it is known what is free once that was asked for.
+  if (pages.is_attached()) (void)pages.claim(planner_.wanted());
   if (make_room) make_room(planner_);
   began_ = now;
   batch_.clear();
-  const KvPages& pages = text_.pages();
-  planner_.admit(static_cast<std::uint32_t>(pages.pages_free()),
+  planner_.admit(static_cast<std::uint32_t>(pages.claim(planner_.wanted())),
                  static_cast<std::uint32_t>(pages.pages()), batch_);
-  refuse(ended);
+  refuse(now, ended);
   // Those that are left there when something throws were never granted their pages.
   for (auto& left = batch_.admitted; !left.empty(); left.erase(left.begin())) {
     const PagesGranted granted = left.front();
+    short_since_.erase(granted.task);
     Task& task = *tasks_.find(granted.task)->second;
     task.grant(text_, granted.pages);
     planner_.took(granted.task, static_cast<std::uint32_t>(task.pages_taken()));
@@ -113,8 +122,21 @@ bool ModelEngine::plan(Nanoseconds now, std::vector<TaskId>& ended) {
   return used_ != 0;
 }
 
-void ModelEngine::refuse(std::vector<TaskId>& ended) {
+bool ModelEngine::may_have(const PagesRefused& refused, Nanoseconds now) {
   const KvPages& pages = text_.pages();
+  if (!pages.is_attached() || refused.least > pages.pages()) return false;
+  const Nanoseconds since = short_since_.try_emplace(refused.task, now).first->second;
+  return now - since < others_patience;
+}
+
+/// Nobody of this process gives pages back; where another one may, they wait on for a while.
+void ModelEngine::refuse(Nanoseconds now, std::vector<TaskId>& ended) {
+  const KvPages& pages = text_.pages();
+  std::erase_if(batch_.refused, [&](const PagesRefused& one) {
+    if (!may_have(one, now)) return false;
+    begin(one.task, *tasks_.find(one.task)->second);
+    return true;
+  });
   ended.reserve(ended.size() + batch_.refused.size());
   for (const auto& [id, least] : batch_.refused) {
     Task& task = *tasks_.find(id)->second;
@@ -125,6 +147,7 @@ void ModelEngine::refuse(std::vector<TaskId>& ended) {
                                         (least > pages.pages() ? "ask for less" : "end a session") +
                                         " or raise `pages`"});
     tasks_.erase(id);
+    short_since_.erase(id);
     ended.push_back(id);
   }
 }

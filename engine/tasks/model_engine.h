@@ -48,6 +48,9 @@ class ModelEngine {
   /// back, for which it waits a moment: step again while tasks are not done. `advanced`: all who
   /// were in it, and who was refused. Those that were refused are in the engine no more.
   bool step(std::vector<TaskId>& advanced);
+  /// Before others than its tasks' owners are waited for: of pages that other processes use too,
+  /// those go back that nobody was granted.
+  void settle();
 
   const Planner& planner() const { return planner_; }
   /// Tasks wait for what it has of their beginnings before they are planned. Borrows it; null:
@@ -77,7 +80,9 @@ class ModelEngine {
   void hand(Slot& slot);
   void stop(TaskId id, const Task& task);
   void fail_all(const std::string& why, std::vector<TaskId>& advanced);
-  void refuse(std::vector<TaskId>& ended);
+  void refuse(Nanoseconds now, std::vector<TaskId>& ended);
+  /// Pages may come back from another process for who was refused.
+  bool may_have(const PagesRefused& refused, Nanoseconds now);
   std::size_t run_pictures(std::span<Slot> slots);
   bool run_steps();
   void forward(std::span<Slot> slots);
@@ -95,6 +100,7 @@ class ModelEngine {
   std::vector<PageSource::Ready> ready_;  // between the source and the planner
   bool only_waits_ = false;               // the last step did, and no forward has run since
   std::map<TaskId, Task*> tasks_;         // null: done, and not removed yet
+  std::map<TaskId, Nanoseconds> short_since_;  // who waits for pages of other processes
   Batch batch_;
   Nanoseconds began_ = 0;
   std::vector<Slot> slots_;  // the first `used_` are in the forward; the others keep their memory

@@ -20,6 +20,7 @@ SharedEngine::Turn::Turn(SharedEngine& shared) : shared_(shared) {
 }
 
 SharedEngine::Turn::~Turn() {
+  shared_.engine_.settle();
   std::unique_lock held(shared_.mutex_);
   for (const auto* look : std::exchange(shared_.looks_, {})) (*look)();
   const std::uint64_t next = ++shared_.serving_;

@@ -27,7 +27,7 @@ class Descriptor {
     return *this;
   }
   int get() const { return fd_; }
-  /// It is the caller's.
+  /// It is the caller's from now on.
   int release() { return std::exchange(fd_, -1); }
   void close();
 

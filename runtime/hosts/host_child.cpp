@@ -89,8 +89,9 @@ struct Shared {
 /// A channel, its thread, and the role instance or parameter that it runs.
 class Worker {
  public:
-  Worker(Shared& shared, std::uint32_t number, Descriptor socket)
-      : shared_(shared), number_(number), channel_(std::move(socket)) {
+  /// `common`: what the parameter that it makes attaches by; none: it is of this process alone.
+  Worker(Shared& shared, std::uint32_t number, Descriptor socket, Descriptor common)
+      : shared_(shared), number_(number), channel_(std::move(socket)), common_(std::move(common)) {
     thread_ = std::thread([this] { work(); });
   }
   ~Worker() { join(); }
@@ -132,7 +133,9 @@ class Worker {
     spec_ = make.spec;
     Made made;
     std::optional<Error> thrown = thrown_by([&] {
-      auto param = shared_.catalog.make_global_param({&spec_, make.model_directory});
+      GlobalParamMaking making{&spec_, make.model_directory};
+      making.shared = common_.release();
+      auto param = shared_.catalog.make_global_param(making);
       if (param.ok())
         param_ = std::move(param).value();
       else
@@ -276,6 +279,7 @@ class Worker {
   Shared& shared_;
   const std::uint32_t number_;
   Channel channel_;
+  Descriptor common_;
   GlobalParamSpec spec_;
   RoleSpec role_;
   std::unique_ptr<GlobalParam> param_;
@@ -288,13 +292,13 @@ class Worker {
 
 struct Received {
   Control control;
-  Descriptor socket;
+  Descriptor socket, common;
 };
 
 /// Nothing: the other side is gone.
 std::optional<Received> receive(int control) {
   std::array<std::byte, control_max> bytes{};
-  alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int))> space{};
+  alignas(cmsghdr) std::array<char, CMSG_SPACE(descriptors_max * sizeof(int))> space{};
   iovec part{bytes.data(), bytes.size()};
   msghdr message{};
   message.msg_iov = &part;
@@ -308,9 +312,11 @@ std::optional<Received> receive(int control) {
   Received received;
   const cmsghdr* const extra = CMSG_FIRSTHDR(&message);
   if (extra != nullptr && extra->cmsg_level == SOL_SOCKET && extra->cmsg_type == SCM_RIGHTS) {
-    int fd = -1;
-    std::memcpy(&fd, CMSG_DATA(extra), sizeof fd);
-    received.socket = Descriptor(fd);
+    std::array<int, descriptors_max> came_with{-1, -1};
+    std::memcpy(came_with.data(), CMSG_DATA(extra),
+                std::min(sizeof came_with, extra->cmsg_len - CMSG_LEN(0)));
+    received.socket = Descriptor(came_with[0]);
+    received.common = Descriptor(came_with[1]);
   }
   Result<Control> decoded = decode_control(std::span(bytes).first(static_cast<std::size_t>(came)));
   if (!decoded.ok() || (message.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) != 0) {
@@ -340,8 +346,8 @@ int serve_host(const Catalog& catalog, int control, const TakeParts& take_parts)
   std::vector<std::unique_ptr<Worker>> workers;
   while (std::optional<Received> received = receive(control)) {
     if (const auto* open = std::get_if<OpenChannel>(&received->control))
-      workers.push_back(
-          std::make_unique<Worker>(shared, open->channel, std::move(received->socket)));
+      workers.push_back(std::make_unique<Worker>(shared, open->channel, std::move(received->socket),
+                                                 std::move(received->common)));
     else if (const auto* cancel = std::get_if<Cancel>(&received->control))
       shared.cancels.cancel(*cancel);
     else if (std::holds_alternative<ShareParts>(received->control))

@@ -69,13 +69,14 @@ HostProcess::~HostProcess() {
 
 void HostProcess::wake() const { bell_.ring(); }
 
-Result<HostProcess::Member> HostProcess::add(Request making, std::string what) {
+Result<HostProcess::Member> HostProcess::add(Request making, std::string what, Connect connect) {
   std::unique_lock lock(mutex_);
   const auto number = static_cast<std::uint32_t>(members_.size());
   members_.push_back(std::make_unique<Making>());
   Making& mine = *members_.back();
   mine.request = std::move(making);
   mine.what = std::move(what);
+  mine.connect = std::move(connect);
   wake();
   changed_.wait(lock, [&] { return mine.made || mine.gone; });
   if (mine.gone) return *mine.result.error;
@@ -189,31 +190,31 @@ Error HostProcess::lost(HostLife& life, const Error& failure) {
   return wait_for_death(lock, life);
 }
 
-void HostProcess::send(const Control& message, int with) {
+void HostProcess::send(const Control& message, std::span<const int> with) {
   wire::Bytes bytes = encode(message);
   if (unsent_.empty() && sends(bytes, with)) return;
   // A socket that is full. What has waited for too long is found by pings that nobody answers.
-  if (with < 0 && unsent_.size() < unsent_max) {
+  if (with.empty() && unsent_.size() < unsent_max) {
     unsent_.push_back(std::move(bytes));
     return wake();
   }
   want_end(*life_, "does not read its control socket", steady_clock::now() + death_throes);
 }
 
-bool HostProcess::sends(const wire::Bytes& bytes, int with) const {
-  alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int))> space{};
+bool HostProcess::sends(const wire::Bytes& bytes, std::span<const int> with) const {
+  alignas(cmsghdr) std::array<char, CMSG_SPACE(descriptors_max * sizeof(int))> space{};
   iovec part{const_cast<std::byte*>(bytes.data()), bytes.size()};
   msghdr header{};
   header.msg_iov = &part;
   header.msg_iovlen = 1;
-  if (with >= 0) {
+  if (!with.empty()) {
     header.msg_control = space.data();
-    header.msg_controllen = space.size();
+    header.msg_controllen = CMSG_SPACE(with.size_bytes());
     cmsghdr* const extra = CMSG_FIRSTHDR(&header);
     extra->cmsg_level = SOL_SOCKET;
     extra->cmsg_type = SCM_RIGHTS;
-    extra->cmsg_len = CMSG_LEN(sizeof with);
-    std::memcpy(CMSG_DATA(extra), &with, sizeof with);
+    extra->cmsg_len = CMSG_LEN(with.size_bytes());
+    std::memcpy(CMSG_DATA(extra), with.data(), with.size_bytes());
   }
   return ::sendmsg(control_.get(), &header, MSG_NOSIGNAL | MSG_DONTWAIT) >= 0;
 }
@@ -297,7 +298,11 @@ void HostProcess::make_members(std::unique_lock<std::mutex>& lock) {
     auto sockets = socket_pair(SOCK_STREAM);
     if (!sockets.ok()) return want_end(*life, sockets.error().message, steady_clock::now());
     const auto channel = std::make_shared<Channel>(std::move(sockets->first));
-    send(OpenChannel{i}, sockets->second.get());
+    Result<Descriptor> shared = making.connect ? making.connect() : Descriptor();
+    if (!shared.ok()) return want_end(*life, shared.error().message, steady_clock::now());
+    const std::array<int, descriptors_max> with{sockets->second.get(), shared->get()};
+    send(OpenChannel{i}, std::span(with).first(making.connect ? 2 : 1));
+    shared->close();
     lock.unlock();
     const Result<Made> made = make(making, *channel, std::move(sockets->second));
     lock.lock();
@@ -360,7 +365,7 @@ void HostProcess::rest(std::unique_lock<std::mutex>& lock) {
 bool HostProcess::attend() {
   if (pid_ < 0) return false;
   listen();
-  while (!unsent_.empty() && sends(unsent_.front(), -1)) unsent_.pop_front();
+  while (!unsent_.empty() && sends(unsent_.front(), {})) unsent_.pop_front();
   const auto now = steady_clock::now();
   ping(now);
   ask_to_end(now);

@@ -17,6 +17,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <string>
 #include <thread>
 #include <vector>
@@ -101,7 +102,10 @@ class HostProcess {
     std::uint32_t number = 0;
     bool stepped = false;
   };
-  Result<Member> add(Request making, std::string what);
+  /// `connect`: a socket that goes with it, a new one for each life. Called with the host's lock;
+  /// asks nothing of the host.
+  using Connect = std::function<Result<Descriptor>()>;
+  Result<Member> add(Request making, std::string what, Connect connect = {});
 
   /// The life in which work can be done; waits while there is none. Errors: unavailable (why there
   /// will be none soon), cancelled.
@@ -129,6 +133,7 @@ class HostProcess {
   struct Making {
     Request request;
     std::string what;  // "role 'mine'"
+    Connect connect;
     bool made = false;
     bool gone = false;  // could not be made the first time
     Made result;
@@ -155,9 +160,9 @@ class HostProcess {
   void remove_cgroups(std::chrono::milliseconds most);
   /// By any thread, under the lock.
   void want_end(const HostLife& life, const std::string& why, Time when);
-  /// Now, or when its socket has room. `with`: a descriptor that goes with it, now or never.
-  void send(const Control& message, int with = -1);
-  bool sends(const wire::Bytes& bytes, int with) const;
+  /// Now, or when its socket has room. `with`: descriptors that go with it, now or never.
+  void send(const Control& message, std::span<const int> with = {});
+  bool sends(const wire::Bytes& bytes, std::span<const int> with) const;
   void wake() const;
   std::string works_text() const;
   /// What memory had to do with its death, whose status that is.

@@ -26,6 +26,7 @@ namespace sluice::hosts {
 inline constexpr std::uint32_t protocol_version = 4;
 inline constexpr std::size_t message_max = std::size_t{1} << 30U;
 inline constexpr std::size_t control_max = 512;  // bytes of a control message
+inline constexpr std::size_t descriptors_max = 2;  // that go with one
 /// The status with which a host ends that has lost its connection.
 inline constexpr int lost_connection = 113;
 
@@ -33,7 +34,8 @@ inline constexpr int lost_connection = 113;
 struct Hello {
   std::uint32_t version = protocol_version;
 };
-/// A channel's socket comes with it.
+/// A channel's socket comes with it, and behind it, where the parameter that is made by it is
+/// shared with other processes, the one by which it attaches.
 struct OpenChannel {
   std::uint32_t channel = 0;
 };

@@ -7,6 +7,7 @@
 
 #include "base/nearest.h"
 #include "graph/together.h"
+#include "runtime/hosts/common_param.h"
 #include "runtime/hosts/hosted_param.h"
 #include "runtime/hosts/hosted_role.h"
 
@@ -26,15 +27,22 @@ class Hosts {
       if (std::ranges::find(group.roles, role) != group.roles.end()) return group.name;
     return {};
   }
-  std::string of_param(const std::string& param) const {
+  /// On another machine.
+  bool is_elsewhere(const std::string& role) const {
+    return std::ranges::find(groups_, std::string(), &HostGroup::name) != groups_.end() &&
+           std::ranges::none_of(groups_, [&](const HostGroup& group) {
+             return std::ranges::find(group.roles, role) != group.roles.end();
+           });
+  }
+  /// By name; an empty one is this process.
+  std::set<std::string> of_param(const std::string& param) const {
     const auto it = of_params_.find(param);
-    return it == of_params_.end() ? std::string() : it->second;
+    return it == of_params_.end() ? std::set<std::string>() : it->second;
   }
   void learn(const WorkflowSpec& spec) {
     for (const RoleSpec& role : spec.roles)
       for (const Name& param : role.global_params)
-        if (const std::string host = of_role(role.name.text); !host.empty())
-          of_params_[param.text] = host;
+        if (!is_elsewhere(role.name.text)) of_params_[param.text].insert(of_role(role.name.text));
     for (const NodeSpec& node : spec.nodes)
       for (const GroupSpec& group : node.groups)
         for (const FieldSpec& field : group.fields)
@@ -94,7 +102,7 @@ class Hosts {
 
   const std::vector<HostGroup> groups_;
   const HostOptions options_;
-  std::map<std::string, std::string> of_params_;
+  std::map<std::string, std::set<std::string>> of_params_;
   std::map<std::pair<std::string, std::string>, std::set<std::string>> fields_;
   const CgroupSystem system_;
   std::mutex mutex_;
@@ -120,7 +128,9 @@ Result<RoleInstance> make(const HostsRef& hosts, const std::string& name,
   MakeRole request{*making.role, making.replica, making.model_directory, {}, making.threads};
   const std::shared_ptr<HostProcess> host = hosts->get(name);
   for (GlobalParam* param : making.global_params) {
-    const auto* hosted = dynamic_cast<const HostedParam*>(param);
+    const auto* const common = dynamic_cast<const CommonParam*>(param);
+    const auto* const hosted =
+        common != nullptr ? common->in(*host) : dynamic_cast<const HostedParam*>(param);
     if (hosted == nullptr || hosted->host() != host)
       return invalid_argument("host '" + name + "' does not have what the role shares with others");
     request.params.push_back(hosted->member());
@@ -135,9 +145,52 @@ void add_plugin(Catalog& to, const Plugin& plugin, const HostsRef& hosts) {
   wrapped.make = [hosts, inner = plugin.make,
                   declared = plugin.declaration](const RoleMaking& making) -> Result<RoleInstance> {
     const std::string host = hosts->of_role(making.role->name.text);
-    return host.empty() ? inner(making) : make(hosts, host, declared, making);
+    if (!host.empty()) return make(hosts, host, declared, making);
+    RoleMaking here = making;
+    for (GlobalParam*& param : here.global_params)
+      if (const auto* const common = dynamic_cast<const CommonParam*>(param))
+        param = common->here();
+    return inner(here);
   };
   to.add(std::move(wrapped));
+}
+
+/// `names`: of the processes that have roles over it.
+Result<std::unique_ptr<GlobalParam>> make_common(const Catalog& from, const HostsRef& hosts,
+                                                 const GlobalParamMaking& making,
+                                                 const std::set<std::string>& names) {
+  if (const std::string why = from.why_in_one_process(*making.spec); !why.empty())
+    return invalid_argument("roles over '" + making.spec->name.text +
+                            "' are in several processes: " + why);
+  if (making.peers != nullptr)
+    return invalid_argument("roles over '" + making.spec->name.text +
+                            "', which other machines have too, are in several processes");
+  auto made = from.sharing_of_kind(making.spec->kind.text)->make(making);
+  if (!made.ok()) return made.error();
+  const std::shared_ptr<SharedParam> shared = std::move(made).value();
+  auto common = std::make_unique<CommonParam>(shared);
+  for (const std::string& name : names) {
+    if (name.empty()) {
+      GlobalParamMaking here = making;
+      Result<int> socket = shared->connect("this process");
+      if (!socket.ok()) return socket.error();
+      here.shared = *socket;
+      auto param = from.make_global_param(here);
+      if (!param.ok()) return param.error();
+      common->set_here(std::move(param).value());
+      continue;
+    }
+    const auto connect = [shared, name]() -> Result<Descriptor> {
+      const Result<int> socket = shared->connect("host '" + name + "'");
+      if (!socket.ok()) return socket.error();
+      return Descriptor(*socket);
+    };
+    auto hosted =
+        make_hosted_param(hosts->get(name), {*making.spec, making.model_directory}, connect);
+    if (!hosted.ok()) return hosted.error();
+    common->add(std::move(hosted).value());
+  }
+  return std::unique_ptr<GlobalParam>(std::move(common));
 }
 
 void add_kind(Catalog& to, const Catalog& from, const std::string& kind, const HostsRef& hosts) {
@@ -145,9 +198,13 @@ void add_kind(Catalog& to, const Catalog& from, const std::string& kind, const H
   to.add_global_param(
       kind,
       [hosts, &from](const GlobalParamMaking& making) -> Result<std::unique_ptr<GlobalParam>> {
-        const std::string host = hosts->of_param(making.spec->name.text);
-        if (host.empty()) return from.make_global_param(making);
-        return make_hosted_param(hosts->get(host), {*making.spec, making.model_directory});
+        const std::set<std::string> names = hosts->of_param(making.spec->name.text);
+        if (names.size() > 1) return make_common(from, hosts, making, names);
+        if (names.empty() || names.begin()->empty()) return from.make_global_param(making);
+        auto made =
+            make_hosted_param(hosts->get(*names.begin()), {*making.spec, making.model_directory});
+        if (!made.ok()) return made.error();
+        return std::unique_ptr<GlobalParam>(std::move(made).value());
       },
       from.model_check_of_kind(kind));
 }
@@ -163,7 +220,8 @@ void join(Roles& groups, const std::string& a, const std::string& b) {
 }  // namespace
 
 Result<std::vector<HostGroup>> isolate(std::span<const WorkflowSpec* const> workflows,
-                                       std::span<const std::string> roles) {
+                                       std::span<const std::string> roles,
+                                       const WhyInOneProcess& why_in_one) {
   Roles groups;
   std::vector<std::string> known;
   for (const WorkflowSpec* spec : workflows)
@@ -183,11 +241,20 @@ Result<std::vector<HostGroup>> isolate(std::span<const WorkflowSpec* const> work
   }
   for (const WorkflowSpec* spec : workflows)
     for (const TogetherRoles& pair : roles_together(*spec)) {
+      const auto param = std::ranges::find_if(spec->global_params, [&](const GlobalParamSpec& one) {
+        return one.name.text == pair.param;
+      });
+      std::string why = pair.why;
+      if (!all && why_in_one && param != spec->global_params.end()) {
+        const std::string why_not = why_in_one(*param);
+        if (why_not.empty()) continue;
+        why += ", and " + why_not;
+      }
       const std::string& first = pair.first->name.text;
       const std::string& second = pair.second->name.text;
       if (groups.contains(first) != groups.contains(second))
         return invalid_argument("'" + first + "' and '" + second +
-                                "' can only be isolated together: " + pair.why);
+                                "' can only be isolated together: " + why);
       // They take the name of the first.
       if (groups.contains(first)) join(groups, second, first);
     }

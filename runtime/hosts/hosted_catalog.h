@@ -1,7 +1,9 @@
 // A catalog whose plugins make some roles in hosts of their own, and the others as before.
 //
-// Which roles and global parameters belong to which host goes by their names. Errors: of the split,
-// in words for whoever wrote it: roles that share a parameter or an executor share memory.
+// Which roles and global parameters belong to which host goes by their names. A parameter whose
+// roles are in several processes is one in each of them, over what this one shares with them
+// (`CommonParam`). Errors: of the split, in words for whoever wrote it: roles that share an
+// executor, or a parameter of a kind that is of one process, share memory.
 #pragma once
 
 #include <chrono>
@@ -13,6 +15,7 @@
 
 #include "base/result.h"
 #include "graph/spec.h"
+#include "graph/together.h"
 #include "roles/catalog.h"
 #include "runtime/hosts/host_process.h"
 
@@ -26,7 +29,7 @@ struct HostLimits {
 };
 
 struct HostGroup {
-  std::string name;
+  std::string name;  // empty: these roles are in this process, and those in no group elsewhere
   std::vector<std::string> roles;
   HostLimits limits = {};
 };
@@ -45,9 +48,10 @@ struct HostedCatalog {
 };
 
 /// A host for each role that is named, and one for those that must be together; `all` alone means
-/// all roles. Errors: not_found, invalid_argument.
+/// all roles, those over one parameter together. Errors: not_found, invalid_argument.
 Result<std::vector<HostGroup>> isolate(std::span<const WorkflowSpec* const> workflows,
-                                       std::span<const std::string> roles);
+                                       std::span<const std::string> roles,
+                                       const WhyInOneProcess& why_in_one = {});
 
 /// Borrows the specs while it is called. Each host's process starts with its first role and ends
 /// with its last. `options`: of all hosts. `system`: where cgroups are looked for, as soon as a

@@ -38,7 +38,6 @@ void HostedParam::keep(const PoolSeen& seen) const {
   has_pool_ = seen.report.has_value();
   if (!seen.report.has_value()) return;
   last_ = *seen.report;
-  if (last_.age_ms >= 0) last_.layout += ", in host '" + host_->name() + "'";
   seen_at_ = Clock::now();
 }
 
@@ -98,6 +97,12 @@ void HostedParam::ask_for_pool(Clock::time_point until) const {
 }
 
 std::optional<PoolReport> HostedParam::pool_report(milliseconds patience) const {
+  std::optional<PoolReport> told = look(patience);
+  if (told && told->age_ms >= 0) told->layout += ", in host '" + host_->name() + "'";
+  return told;
+}
+
+std::optional<PoolReport> HostedParam::look(milliseconds patience) const {
   const auto until = Clock::now() + patience;
   // Whoever else asks the host ends a session, which may take longer, or looks too.
   if (const std::unique_lock asking(asking_, until); asking.owns_lock()) ask_for_pool(until);
@@ -109,13 +114,13 @@ std::optional<PoolReport> HostedParam::pool_report(milliseconds patience) const 
   return told;
 }
 
-Result<std::unique_ptr<GlobalParam>> make_hosted_param(std::shared_ptr<HostProcess> host,
-                                                       MakeParam making) {
+Result<std::unique_ptr<HostedParam>> make_hosted_param(std::shared_ptr<HostProcess> host,
+                                                       MakeParam making,
+                                                       HostProcess::Connect connect) {
   const std::string what = "global parameter '" + making.spec.name.text + "'";
-  const Result<HostProcess::Member> added = host->add(making, what);
+  const Result<HostProcess::Member> added = host->add(making, what, std::move(connect));
   if (!added.ok()) return added.error();
-  return std::unique_ptr<GlobalParam>(
-      std::make_unique<HostedParam>(std::move(host), added->number, making));
+  return std::make_unique<HostedParam>(std::move(host), added->number, making);
 }
 
 }  // namespace sluice::hosts

@@ -22,6 +22,8 @@ class HostedParam final : public GlobalParam {
   void end_session(std::string_view session) override;
   /// Waits at most so long, for others who ask the host too.
   std::optional<PoolReport> pool_report(std::chrono::milliseconds patience) const override;
+  /// The same without the host's name.
+  std::optional<PoolReport> look(std::chrono::milliseconds patience) const;
 
   const std::shared_ptr<HostProcess>& host() const { return host_; }
   std::uint32_t member() const { return member_; }
@@ -44,7 +46,9 @@ class HostedParam final : public GlobalParam {
   mutable Clock::time_point seen_at_{};
 };
 
-Result<std::unique_ptr<GlobalParam>> make_hosted_param(std::shared_ptr<HostProcess> host,
-                                                       MakeParam making);
+/// `connect`: as of `HostProcess::add`.
+Result<std::unique_ptr<HostedParam>> make_hosted_param(std::shared_ptr<HostProcess> host,
+                                                       MakeParam making,
+                                                       HostProcess::Connect connect = {});
 
 }  // namespace sluice::hosts

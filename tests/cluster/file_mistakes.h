@@ -39,11 +39,12 @@ inline std::string all_mistakes(const std::string& text) {
 }
 
 /// The first mistake as `line:column code message | suggestion`; empty: none.
-inline std::string mistake(const std::string& text, const WhyNotShared& why_not = {}) {
+inline std::string mistake(const std::string& text, const WhyNotShared& why_not = {},
+                           const WhyInOneProcess& why_in_one = {}) {
   LoadedCluster loaded = load_cluster("c.yaml", text);
   const LoadedWorkflow workflow = load_workflow("two.yaml", workflow_text);
   const WorkflowSpec* specs[] = {&workflow.spec};
-  if (!has_errors(loaded.diagnostics)) place_roles(loaded, specs, why_not);
+  if (!has_errors(loaded.diagnostics)) place_roles(loaded, specs, why_not, {}, why_in_one);
   sort_diagnostics(loaded.diagnostics);
   if (loaded.diagnostics.empty()) return "";
   const Diagnostic& d = loaded.diagnostics.front();

@@ -437,6 +437,30 @@ TEST_CASE("each mistake in a cluster file is shown at its place, with what to wr
   }
 }
 
+TEST_CASE("roles over one parameter may be in several processes where that is shared by them") {
+  const WhyInOneProcess need_not = [](const GlobalParamSpec& param) {
+    return param.name.text == "kv" ? "" : "another";
+  };
+  const WhyInOneProcess have_to = [](const GlobalParamSpec&) { return "it is in a folder"; };
+  const std::string front = "  front: { home: true, roles: [ ear, eye ] }\n";
+  const std::string apart = with_machines(
+      front + "  gpu: { roles: [ mind, hand ], hosts: { a: [ mind ], b: [ hand ] } }\n");
+  const std::string one =
+      with_machines(front + "  gpu: { roles: [ mind, hand ], hosts: { a: [ hand ] } }\n");
+  CHECK(mistake(apart, {}, need_not).empty());
+  CHECK(mistake(one, {}, need_not).empty());
+  CHECK(mistake(apart, {}, have_to) ==
+        "5:55 must-be-together role 'mind' is in host 'a' and 'hand' in host 'b', but they share "
+        "'kv' in memory | put both in one host, or neither: it is in a folder");
+  // What runs on one lane is in one process all the same.
+  CHECK(
+      mistake(with_machines("  front: { home: true, roles: [ ear, eye ], hosts: { a: [ eye ] } }\n"
+                            "  gpu: { roles: [ mind, hand ] }\n"),
+              {}, need_not) ==
+      "4:54 must-be-together role 'ear' is in no host and 'eye' in host 'a', but 'eye' is "
+      "colocated with 'ear' | put both in one host, or neither");
+}
+
 TEST_CASE("pages may be shared over machines that have a way to them") {
   const WhyNotShared can = [](const RoleSpec&, const RoleSpec&, const GlobalParamSpec& param) {
     return param.name.text == "kv" ? "" : "another";

@@ -71,7 +71,6 @@ class Process final : public PageManagerPort {
  public:
   const PageClientId id;
   bool is_dead = false;
-  bool was_heard = false;  // what it asked last
   PageClient client;
   std::vector<Live> live;  // they go before it
 };
@@ -234,12 +233,12 @@ struct Rig {
     const auto it = std::next(offers.begin(), static_cast<std::ptrdiff_t>(below(offers.size())));
     const attached::OfferToken token = it->first;
     const OfferedHistory offered = it->second;
-    offers.erase(it);  // it is this process's now
+    offers.erase(it);  // who offers it does not withdraw it meanwhile
     Result<std::optional<AttachedSequence>> taken = process.client.accept(token);
-    if (process.is_dead) {  // the offer is there still if it never asked
-      if (!process.was_heard && offered.from != process.id) offers[token] = offered;
-      return;
-    }
+    const bool stays = std::ranges::any_of(
+        processes, [&](const auto& one) { return one->id == offered.from && !one->is_dead; });
+    if (stays) offers[token] = offered;
+    if (process.is_dead) return;
     REQUIRE(taken.ok());
     REQUIRE(taken->has_value());
     ++accepted;
@@ -263,7 +262,8 @@ struct Rig {
     const std::uint64_t what = process.live.empty() ? below(4) : below(16);
     if (what < 3 && process.live.size() < 5) return open(process);
     if (what == 3 && below(3) == 0) {
-      (void)process.client.lease(static_cast<std::uint32_t>(below(6)));
+      const auto pages = static_cast<std::uint32_t>(below(6));
+      (void)(below(2) == 0 ? process.client.lease(pages) : process.client.hold(pages));
       return;
     }
     if (what == 3) return accept(process);
@@ -502,10 +502,8 @@ Result<attached::Answer> Process::handle(std::span<const attached::Request> batc
 
 Result<attached::Answer> Process::ask(std::span<const attached::Request> batch) {
   const Error gone{ErrorCode::unavailable, "this process has died"};
-  was_heard = false;
   if (rig_.below(200) == 0) rig_.kill(*this);  // the question never leaves
   if (is_dead) return gone;
-  was_heard = true;
   const Result<attached::Answer> answer = handle(batch);
   if (!answer.ok()) {
     rig_.kill(*this);

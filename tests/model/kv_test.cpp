@@ -1,13 +1,17 @@
 // Pages as the engine uses them: whatever sequences do, each reads rows that are its own or equal
-// to its own, what is reserved is there, and nothing is lost.
+// to its own, what is reserved is there, and nothing is lost. The same where several processes have
+// a pool each over the pages of one of them.
 #include "engine/layers/kv.h"
 
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <map>
+#include <memory>
+#include <optional>
 
 #include "base/random.h"
 #include "base/sha256.h"
+#include "engine/storage/shared_pages.h"
 
 using namespace sluice;
 
@@ -43,22 +47,47 @@ float value_of(const History& history, std::size_t row) {
   return static_cast<float>(sha256_prefix(seen + std::to_string(row)) >> 44U);
 }
 
+/// Another process's pool; here by a socket too.
+std::unique_ptr<KvPool> attached_pool(SharedPages& shared, const std::string& name) {
+  AttachedPages attached = AttachedPages::attach(shared.connect(name).value()).value();
+  return std::make_unique<KvPool>(
+      shape, AttachedTable{std::move(attached.port), attached.shape.pages, attached.shape.secret},
+      std::move(attached.bytes));
+}
+
+std::unique_ptr<SharedPages> shared_pages(std::uint32_t pages) {
+  SharedPagesShape all{pages, page_tokens, shape.page_bytes(), {}};
+  all.secret[0] = 3;
+  return SharedPages::make(all).value();
+}
+
 struct Rig {
   struct Live {
+    KvPool* pool = nullptr;  // before the sequence, which goes first
     KvSequence sequence;
     History history;           // its first tokens() rows are written
     std::size_t reserved = 0;  // tokens
     std::size_t reserved_from = 0;
   };
 
-  explicit Rig(std::size_t pages) : pool(shape, pages), last_generation(pages, 0) {}
+  explicit Rig(std::size_t pages) : last_generation(pages, 0) {
+    pools.push_back(std::make_unique<KvPool>(shape, pages));
+  }
+  /// So many processes over one table.
+  Rig(std::uint32_t pages, int processes) : shared(shared_pages(pages)), last_generation(pages, 0) {
+    for (int i = 0; i < processes; ++i)
+      pools.push_back(attached_pool(*shared, "process " + std::to_string(i)));
+  }
 
-  KvPool pool;
+  std::unique_ptr<SharedPages> shared;
+  std::vector<std::unique_ptr<KvPool>> pools;
   std::vector<Live> live;
   std::vector<std::uint64_t> last_generation;
   SplitMix64 random{5};
-  int full = 0, found = 0, found_pictures = 0, found_blocks = 0, forks = 0, drawn = 0;
+  int full = 0, found = 0, found_pictures = 0, found_blocks = 0, forks = 0, drawn = 0, handed = 0,
+      kept = 0;
 
+  KvPool& some_pool() { return *pools[below(pools.size())]; }
   std::size_t below(std::size_t n) { return random.next() % n; }
 
   /// Few different ones, so that histories meet often.
@@ -83,6 +112,7 @@ struct Rig {
   }
 
   void write(Live& at, std::size_t from) {
+    KvPool& pool = *at.pool;
     for (std::size_t row = from; row < at.sequence.tokens(); ++row) {
       const Page page = at.sequence.pages()[row / page_tokens];
       for (std::size_t layer = 0; layer < shape.layers; ++layer) {
@@ -95,6 +125,7 @@ struct Rig {
 
   /// Writes what of its history is not yet written.
   bool grow(Live& at) {
+    KvPool& pool = *at.pool;
     const std::size_t from = at.sequence.tokens();
     const std::size_t more = at.history.tokens.size() - from;
     const std::size_t free = pool.pages_free();
@@ -102,7 +133,7 @@ struct Rig {
     if (!pool.extend(at.sequence, more).ok()) {
       ++full;
       CHECK(at.sequence.tokens() == from);
-      CHECK(pool.pages_free() == free);
+      if (shared == nullptr) CHECK(pool.pages_free() == free);
       CHECK(before.size() == at.sequence.pages().size());
       CHECK(at.history.tokens.size() > at.reserved);
       at.history.tokens.resize(from);
@@ -110,11 +141,23 @@ struct Rig {
     }
     write(at, from);
     pool.publish(at.sequence, at.history.origin, at.history.tokens);
+    must_be_found(at);
     return true;
+  }
+
+  /// What it has published, by whoever begins so.
+  void must_be_found(const Live& at) {
+    const KvSequence same = some_pool().open(at.history.origin, at.history.tokens);
+    const std::size_t pages =
+        std::min(at.sequence.published(), (at.history.tokens.size() - 1) / page_tokens);
+    REQUIRE(same.published() >= pages);
+    for (std::size_t i = 0; i < pages; ++i) REQUIRE(same.pages()[i] == at.sequence.pages()[i]);
   }
 
   void open() {
     Live made;
+    made.pool = &some_pool();
+    KvPool& pool = *made.pool;
     made.history = draw();
     const Admission asked =
         pool.ask(made.history.origin, made.history.tokens, made.history.tokens.size());
@@ -130,13 +173,15 @@ struct Rig {
       }
     found_blocks += rows > 0 && made.history.origin.block > 0 ? 1 : 0;
     const bool fitted = grow(made);
-    CHECK(fitted == asked.fits);
+    // Of several processes each has leased some that nobody else is told of.
+    CHECK((fitted == asked.fits || (shared != nullptr && fitted)));
     // A prompt that found no room goes: of a block, a part would be another block.
     if (fitted) live.push_back(std::move(made));
   }
 
   /// Rows that nobody may find, as a drawing's: written, forgotten, written again.
   void draw_on(Live& at) {
+    KvPool& pool = *at.pool;
     const std::size_t from = at.sequence.tokens();
     const std::size_t more = 1 + below(6);
     if (!pool.reserve(at.sequence, more).ok()) return;
@@ -150,7 +195,55 @@ struct Rig {
     ++drawn;
   }
 
+  /// To another process, or back to the same one, without a copy.
+  void hand(Live& at) {
+    const attached::OfferToken token = random.next();
+    if (at.sequence.tokens() == 0) return;
+    REQUIRE(at.pool->offer(at.sequence, token).ok());
+    Live taken;
+    taken.pool = &some_pool();
+    const bool is_withdrawn = below(4) == 0;
+    if (is_withdrawn) at.pool->withdraw(token);
+    if (below(4) == 0) at.pool->settle(0);  // it is told before somebody else asks
+    taken.history = at.history;
+    const std::vector<Page> pages(at.sequence.pages().begin(), at.sequence.pages().end());
+    Result<std::optional<KvSequence>> accepted = taken.pool->accept(token);
+    REQUIRE(accepted.ok());
+    at.reserved = 0;
+    if (!accepted->has_value()) return;
+    if (!is_withdrawn)  // as often as it is wanted
+      CHECK(some_pool().accept(token).value()->tokens() == at.sequence.tokens());
+    at.pool->withdraw(token);
+    CHECK_FALSE(at.pool->accept(token).value().has_value());
+    taken.sequence = *std::move(*accepted);
+    for (std::size_t i = 0; i < taken.sequence.pages().size(); ++i)
+      REQUIRE(taken.sequence.pages()[i] == pages[i]);
+    handed += taken.pool != at.pool ? 1 : 0;
+    live.push_back(std::move(taken));
+  }
+
+  /// Of pages that were claimed nobody else can have one, whatever the one who claimed them does.
+  void claim() {
+    KvPool& mine = some_pool();
+    KvPool& other = some_pool();
+    const std::size_t pages = 1 + below(5);
+    const std::size_t got = mine.claim(pages);
+    if (&mine == &other || got < pages) return mine.settle(0);
+    KvSequence all, more;
+    for (int turn = 0; turn < 3; ++turn) {
+      while (other.extend(all, page_tokens).ok()) continue;
+      REQUIRE(mine.extend(more, pages * page_tokens).ok());
+      mine.truncate(more, 0);
+      mine.settle(pages);
+    }
+    ++kept;
+    mine.settle(0);
+  }
+
   void step() {
+    if (shared != nullptr && below(12) == 0) return claim();
+    if (shared != nullptr && below(10) == 0 && !live.empty() && live.size() < 8)
+      return hand(live[below(live.size())]);
     const std::size_t what = live.empty() ? 0 : below(12);
     if (what < 3 && live.size() < 8) return open();
     if (live.empty()) return;
@@ -161,7 +254,7 @@ struct Rig {
         at.history.tokens.push_back(static_cast<std::int32_t>(below(2)));
       (void)grow(at);
     } else if (what == 6) {
-      Live copy{pool.fork(at.sequence), at.history};
+      Live copy{at.pool, at.pool->fork(at.sequence), at.history};
       ++forks;
       at.reserved = 0;  // the fork's pages may have to be copied
       live.push_back(std::move(copy));
@@ -169,7 +262,7 @@ struct Rig {
       const std::size_t block = at.history.origin.block;
       const std::size_t rows = block + below(at.sequence.tokens() + 1 - block);
       if (rows < std::max(at.reserved_from, page_tokens * at.sequence.published())) at.reserved = 0;
-      pool.truncate(at.sequence, rows);
+      at.pool->truncate(at.sequence, rows);
       at.history.tokens.resize(rows);
     } else if (what == 8) {
       draw_on(at);
@@ -177,27 +270,15 @@ struct Rig {
     } else if (what == 9) {
       const std::size_t more = below(9);
       at.reserved_from = at.sequence.tokens();
-      at.reserved = pool.reserve(at.sequence, more).ok() ? at.reserved_from + more : 0;
+      at.reserved = at.pool->reserve(at.sequence, more).ok() ? at.reserved_from + more : 0;
     } else {
       live.erase(live.begin() + static_cast<std::ptrdiff_t>(which));
     }
   }
 
-  void check() {
+  void check_table(const std::vector<std::uint32_t>& references) {
+    const KvPool& pool = *pools.front();
     const PageTable& table = pool.table();
-    std::vector<std::uint32_t> references(pool.pages(), 0);
-    for (Live& at : live) {
-      REQUIRE(at.sequence.tokens() == at.history.tokens.size());
-      for (std::size_t row = 0; row < at.sequence.tokens(); ++row) {
-        const Page page = at.sequence.pages()[row / page_tokens];
-        for (std::size_t layer = 0; layer < shape.layers; ++layer) {
-          const float want = value_of(at.history, row) + static_cast<float>(layer);
-          REQUIRE(pool.keys(page, layer)[row % page_tokens] == want);
-          REQUIRE(pool.values(page, layer)[row % page_tokens] == -want);
-        }
-      }
-      for (const Page page : at.sequence.pages()) ++references[page];
-    }
     std::size_t used = 0;
     for (Page page = 0; page < table.capacity(); ++page) {
       REQUIRE(table.references(page) == references[page]);
@@ -208,6 +289,23 @@ struct Rig {
         REQUIRE(table.is_published(table.parent(page)));
     }
     REQUIRE(used + pool.pages_free() == pool.pages());
+  }
+
+  void check() {
+    std::vector<std::uint32_t> references(pools.front()->pages(), 0);
+    for (Live& at : live) {
+      REQUIRE(at.sequence.tokens() == at.history.tokens.size());
+      for (std::size_t row = 0; row < at.sequence.tokens(); ++row) {
+        const Page page = at.sequence.pages()[row / page_tokens];
+        for (std::size_t layer = 0; layer < shape.layers; ++layer) {
+          const float want = value_of(at.history, row) + static_cast<float>(layer);
+          REQUIRE(at.pool->keys(page, layer)[row % page_tokens] == want);
+          REQUIRE(at.pool->values(page, layer)[row % page_tokens] == -want);
+        }
+      }
+      for (const Page page : at.sequence.pages()) ++references[page];
+    }
+    if (shared == nullptr) check_table(references);
   }
 };
 
@@ -227,8 +325,63 @@ TEST_CASE("each sequence reads its own rows, whoever shares, forks, draws and go
   CHECK(rig.drawn > 50);
   rig.live.clear();
   rig.check();
-  CHECK(rig.pool.pages_free() == rig.pool.pages());
-  CHECK(rig.pool.pages_cached() > 0);
+  CHECK(rig.pools.front()->pages_free() == rig.pools.front()->pages());
+  CHECK(rig.pools.front()->pages_cached() > 0);
+}
+
+TEST_CASE("the same with pools of several processes, which hand histories to each other") {
+  Rig rig(24, 3);
+  for (int step = 0; step < 4000; ++step) {
+    rig.step();
+    rig.check();
+  }
+  CHECK(rig.full > 20);
+  CHECK(rig.found > 30);
+  CHECK(rig.found_blocks > 1);
+  CHECK(rig.forks > 30);
+  CHECK(rig.drawn > 30);
+  CHECK(rig.handed > 20);
+  CHECK(rig.kept > 20);
+  rig.live.clear();
+  for (const auto& pool : rig.pools) pool->settle(0);
+  for (const auto& pool : rig.pools) (void)pool->claim(1);  // each was heard
+  for (const auto& pool : rig.pools) pool->settle(0);
+  for (const auto& pool : rig.pools) (void)pool->claim(0);
+  (void)attached_pool(*rig.shared, "one more")->claim(1);
+  const SharedPages::Report now = rig.shared->report();
+  CHECK(now.refused.empty());
+  CHECK(now.attached.size() >= 3);
+  for (const SharedPages::Attached& one : now.attached) CHECK(one.held.sequences == 0);
+}
+
+TEST_CASE("who is cut off from the pages of its machine is told why, and waits for nobody") {
+  auto shared = shared_pages(8);
+  const auto pool = attached_pool(*shared, "one");
+  RowsOrigin origin;
+  origin.model = "m";
+  const std::vector<std::int32_t> tokens(9, 1);
+  KvSequence said;
+  REQUIRE(pool->extend(said, 9).ok());
+  pool->publish(said, origin, tokens);
+  REQUIRE(said.published() == 2);
+  REQUIRE(pool->reserve(said, 7).ok());
+  shared = nullptr;  // its process is gone
+  CHECK(pool->open(origin, tokens).tokens() == 0);
+  CHECK(pool->ask(origin, tokens, 9).fits);
+  CHECK(pool->claim(100) == 8);  // all may begin, and hear
+  const Result<void> more = pool->extend(said, 40);
+  REQUIRE_FALSE(more.ok());
+  CHECK(more.error().code == ErrorCode::unavailable);
+  CHECK(more.error().message == "the pool of KV pages: the process that has the pages has gone");
+  CHECK(said.tokens() == 9);
+  pool->truncate(said, 2);  // which pages stay, of those that others see, is asked
+  CHECK(said.tokens() == 2);
+  CHECK(said.pages().size() == 1);
+  const KvSequence fork = pool->fork(said);
+  CHECK(fork.tokens() == 2);
+  CHECK_FALSE(pool->offer(said, 1).ok());
+  CHECK_FALSE(pool->accept(1).ok());
+  pool->settle(0);
 }
 
 TEST_CASE("rows are shared by what decides them: model, tokens, pictures, and a block's whole") {

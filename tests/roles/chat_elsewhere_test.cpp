@@ -25,7 +25,7 @@ struct Machine {
     param.name.text = "kv";
     param.page_tokens = 8;
     param.pages = pages;
-    GlobalParamMaking made{&param, directory, port};
+    GlobalParamMaking made{.spec = &param, .model_directory = directory, .peers = port};
     sessions = ChatSessions::make(made).value();
     role.name.text = name;
     role.options = {{{"precision", {}}, {"exact", {}}}};

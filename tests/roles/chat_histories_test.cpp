@@ -174,7 +174,8 @@ TEST_CASE("a chat of two roles goes on with another reader") {
       param.name.text = "kv";
       param.page_tokens = 8;
       param.pages = 64;
-      sessions = ChatSessions::make({&param, directory, &port}).value();
+      sessions = ChatSessions::make({.spec = &param, .model_directory = directory, .peers = &port})
+                     .value();
       role.name.text = name;
       role.options = {{{"precision", {}}, {"exact", {}}}};
       RoleMaking making;

@@ -118,7 +118,9 @@ TEST_CASE("what was pulled from another machine is told apart, and pages are cou
   param.page_tokens = 8;
   param.pages = 64;
   const auto made = [&](std::uint32_t machine) {
-    return ChatSessions::make({&param, directory, &hub.add(machine)}).value();
+    return ChatSessions::make(
+               {.spec = &param, .model_directory = directory, .peers = &hub.add(machine)})
+        .value();
   };
   const std::unique_ptr<GlobalParam> one = made(0), other = made(1);
   const auto ask = [&](GlobalParam& sessions) {

@@ -287,7 +287,8 @@ void HostProcess::start(std::unique_lock<std::mutex>& lock) {
 void HostProcess::share_parts() {
   if (!options_.parts) return;
   const Descriptor theirs = options_.parts("host '" + name_ + "'");
-  if (theirs.get() >= 0) send(ShareParts{}, theirs.get());
+  const int with = theirs.get();
+  if (with >= 0) send(ShareParts{}, std::span(&with, 1));
 }
 
 void HostProcess::make_members(std::unique_lock<std::mutex>& lock) {

@@ -5,7 +5,9 @@
 #include <algorithm>
 #include <cstdio>
 #include <functional>
+#include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <utility>
 
@@ -40,6 +42,24 @@ std::shared_ptr<PartExchange> share_parts(hosts::HostOptions& options) {
   return exchange;
 }
 
+/// Roles of one checkpoint are in several processes of this machine. Elsewhere nobody would have
+/// anything of it, and whoever loads first would pay for it.
+bool have_models_in_common(std::span<const WorkflowSpec* const> workflows,
+                           const std::vector<hosts::HostGroup>& groups) {
+  const bool are_all_here =
+      std::ranges::find(groups, std::string(), &hosts::HostGroup::name) == groups.end();
+  std::map<std::string, std::set<std::string>> processes;  // by model
+  for (const WorkflowSpec* const workflow : workflows)
+    for (const RoleSpec& role : workflow->roles) {
+      const auto group = std::ranges::find_if(groups, [&](const hosts::HostGroup& one) {
+        return std::ranges::find(one.roles, role.name.text) != one.roles.end();
+      });
+      if (!role.model || (group == groups.end() && !are_all_here)) continue;
+      processes[role.model->text].insert(group == groups.end() ? "" : group->name);
+    }
+  return std::ranges::any_of(processes, [](const auto& one) { return one.second.size() > 1; });
+}
+
 }  // namespace
 
 Hosted with_hosts(const Catalog& catalog, std::span<const WorkflowSpec* const> workflows,
@@ -53,7 +73,7 @@ Hosted with_hosts(const Catalog& catalog, std::span<const WorkflowSpec* const> w
     std::fprintf(stderr, "%snote: %s\n", begin.c_str(), line.c_str());
   };
   Hosted made;
-  if (!groups.empty())
+  if (have_models_in_common(workflows, groups))
     made.weights = [exchange = share_parts(options)] { return exchange->report(); };
   static_cast<hosts::HostedCatalog&>(made) = hosts::host_roles(catalog, workflows, groups, options);
   return made;

@@ -16,7 +16,7 @@ namespace sluice::cli {
 
 /// A catalog with hosts, and what of checkpoints they share.
 struct Hosted : hosts::HostedCatalog {
-  std::function<std::vector<PartExchange::Report>()> weights;  // empty: there are no hosts
+  std::function<std::vector<PartExchange::Report>()> weights;  // empty: nothing is shared
 };
 
 /// The catalog with these hosts' roles in processes of this program; `plugins` are its folders.

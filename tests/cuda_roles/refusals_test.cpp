@@ -54,7 +54,7 @@ Result<void> made(const GlobalParamSpec& spec, const TextDevice* cuda,
                   PeerPort* peers = nullptr) {
   Catalog catalog;
   add_builtin_plugins(catalog, cuda);
-  const auto param = catalog.make_global_param({&spec, root + "/" + model, peers, "kv"});
+  const auto param = catalog.make_global_param({&spec, root + "/" + model, -1, peers, "kv"});
   return param.ok() ? Result<void>() : Result<void>(param.error());
 }
 

@@ -117,9 +117,12 @@ void Reader::perform(Read& read) {
   if (it == connections_.end()) return;  // closed: it ends unheard
   Connection& one = it->second;
   const bool can_be = is_within(read.request, one.remote->key().size);
-  if (!can_be || one.remote->has_failed()) return one.remote->tell(read.number, {});
-  if (read.request.first.size + read.request.then.size == 0)
-    return one.remote->tell(read.number, landing_->take(0));
+  const bool is_empty = read.request.first.size + read.request.then.size == 0;
+  if (!can_be || is_empty || one.remote->has_failed()) {
+    read.to = Ref<Buffer>();  // nothing is written there
+    const bool is_read = can_be && is_empty && !one.remote->has_failed();
+    return one.remote->tell(read.number, is_read ? landing_->take(0) : Ref<Buffer>());
+  }
   if (one.link.is_open() && one.link.asked() == 0) give_time(one);
   one.link.ask(read.number, read.request, std::move(read.to));
   one.has_changed = true;
@@ -188,8 +191,9 @@ void Reader::fail(Connection& one) {
   one.remote->fail();
   one.socket = Descriptor();
   tell_ended(one);
-  for (const std::uint64_t number : one.link.unended()) one.remote->tell(number, {});
-  one.link.give_up();
+  const std::vector<std::uint64_t> unended = one.link.unended();
+  one.link.give_up();  // nothing is written into their places any more
+  for (const std::uint64_t number : unended) one.remote->tell(number, {});
 }
 
 bool Reader::is_timed(const Connection& one) {

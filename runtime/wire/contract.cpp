@@ -70,8 +70,8 @@ Contract::Contract(const Plan& plan, Placement placement, PortTable ports)
   };
   for (std::vector<NodeId>& nodes : holders_) {
     std::ranges::sort(nodes, {}, key);
-    const auto same = std::ranges::unique(nodes, {}, key);
-    nodes.erase(same.begin(), same.end());
+    const auto alike = [&](NodeId a, NodeId b) { return key(a) == key(b); };
+    nodes.erase(std::unique(nodes.begin(), nodes.end(), alike), nodes.end());
   }
 }
 

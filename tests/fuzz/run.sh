@@ -1,14 +1,14 @@
 #!/bin/sh
 # Builds the fuzz targets with clang-14 and runs each for SECONDS_EACH (default 60) or RUNS executions.
 # Usage: tests/fuzz/run.sh [BUILD_DIR] [TARGET...]     targets: image_file npy workflow scenario
-#                                                 manifest cluster config safetensors tokenizer gguf trace segment wire
+#                                                 manifest cluster config safetensors tokenizer gguf trace segment wire message
 #                                                 links control registry host shm_word pages page_batches reads weights
 # Not in the package lists: clang++-14
 set -eu
 root=$(cd "$(dirname "$0")/../.." && pwd)
 build=${1:-$root/build-fuzz}
 [ $# -gt 0 ] && shift
-targets=${*:-image_file npy workflow scenario manifest cluster config safetensors tokenizer gguf trace segment wire links control registry host shm_word pages page_batches reads weights}
+targets=${*:-image_file npy workflow scenario manifest cluster config safetensors tokenizer gguf trace segment wire message links control registry host shm_word pages page_batches reads weights}
 flags="-std=c++20 -O1 -g -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=undefined -I$root"
 mkdir -p "$build"
 
@@ -22,7 +22,7 @@ sources() {
       $root/engine/checkpoint/mapped_file.cpp $root/engine/*/gguf*.cpp $root/kernels/quant_ref.cpp $root/kernels/quant_avx*.cpp $root/kernels/isa.cpp \
       $root/engine/text/tokenizer*.cpp $root/engine/layers/rope.cpp $root/engine/picture/picture_input.cpp \
       $root/engine/picture/resample.cpp $root/engine/text/chat.cpp $root/base/*.cpp" ;;
-    wire) echo "$root/graph/*.cpp $root/workflows/*.cpp $root/base/*.cpp \
+    wire | message) echo "$root/graph/*.cpp $root/workflows/*.cpp $root/base/*.cpp \
       $root/runtime/wire/*.cpp" ;;
     control) echo "$root/graph/*.cpp $root/workflows/*.cpp $root/base/*.cpp $root/runtime/wire/*.cpp \
       $root/runtime/windows.cpp $root/runtime/node/control.cpp $root/runtime/node/history_parcel.cpp $root/runtime/replicas/parcel.cpp" ;;

@@ -10,44 +10,24 @@
 #include <vector>
 
 #include "base/crc32c.h"
-#include "graph/check.h"
 #include "graph/coordinator.h"
 #include "graph/engine.h"
 #include "runtime/wire/codec.h"
-#include "tests/wire/everything.h"
-#include "workflows/load.h"
+#include "tests/fuzz/fuzzed_plan.h"
 
 using namespace sluice;
+using testing::machines;
 
 namespace {
 
-Plan make_plan() {
-  PluginDeclaration scripted;
-  scripted.name = "scripted";
-  scripted.any_ports = true;
-  LoadedWorkflow loaded = load_workflow("fuzzed.yaml", testing::everything);
-  check(loaded.spec, {scripted}, loaded.diagnostics);
-  Plan plan = compile(loaded.spec, {scripted}, loaded.diagnostics);
-  if (has_errors(loaded.diagnostics)) __builtin_trap();
-  return plan;
-}
-
-constexpr std::uint32_t machines = 3;
 constexpr std::size_t honest_steps = 32;  // between two messages of the input
-
-wire::Placement placement_of(const Plan& plan) {
-  wire::Placement placement;
-  for (const PlanNode& node : plan.nodes) placement.nodes.of.push_back(node.id % machines);
-  placement.homes = {true, false, true};
-  return placement;
-}
 
 /// Three machines in the middle of a call. What they say to each other is honest, and must be taken
 /// for that, whatever the input made them believe: an honest machine does not pass on what the next
 /// one would refuse.
 class World {
  public:
-  explicit World(const Plan& plan) : plan_(plan), contract_(plan, placement_of(plan), {}) {
+  explicit World(const Plan& plan) : plan_(plan), contract_(plan, testing::placement_of(plan), {}) {
     for (std::uint32_t i = 0; i < machines; ++i) {
       pools_[i].self = {i, 1};
       pools_[i].waiting_max = 256;
@@ -165,7 +145,7 @@ class World {
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  static const Plan plan = make_plan();
+  static const Plan plan = testing::fuzzed_plan();
   World world(plan);
   // Several messages, each after its length, whose upper two bits say who sends it (none: whoever
   // may); the checksum is put right, or nothing would get past.

@@ -34,10 +34,10 @@ std::shared_ptr<PartExchange> share_parts(hosts::HostOptions& options) {
   const auto join = [exchange, notice = options.notice](const std::string& who) {
     Result<OwnedFile> socket = exchange->join(who);
     if (!socket.ok()) notice(who + " does not share weights: " + socket.error().message);
-    return hosts::Descriptor(socket.ok() ? socket->release() : -1);
+    return socket.ok() ? std::move(socket).value() : OwnedFile();
   };
   options.parts = join;
-  if (hosts::Descriptor own = join("the process that starts the hosts"); own.get() >= 0)
+  if (OwnedFile own = join("the process that starts the hosts"); own.get() >= 0)
     take_part(own.release(), options.notice);
   return exchange;
 }
@@ -168,7 +168,7 @@ void add_role_host(Command app, const Catalog& catalog, Chosen& chosen) {
         return fail(
             "role-host is started by `sluice run --isolate` and `sluice node`, not by hand");
       survive_broken_pipes();  // what a role says may have no reader any more
-      return hosts::serve_host(catalog, hosts::control_socket, [](hosts::Descriptor parts) {
+      return hosts::serve_host(catalog, hosts::control_socket, [](OwnedFile parts) {
         take_part(parts.release(), [](const std::string& line) {
           std::fprintf(stderr, "note: %s\n", line.c_str());
         });

@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "base/file_packets.h"
 #include "base/little_endian.h"
 
 namespace sluice {
@@ -14,7 +15,6 @@ namespace sluice {
 namespace {
 
 constexpr std::uint64_t version = 1;
-constexpr std::size_t descriptors_max = 8;  // taken from a packet, so that they are closed
 using Kind = PartPacket::Kind;
 
 Error system_says(const std::string& what) {
@@ -72,59 +72,25 @@ Result<std::pair<OwnedFile, OwnedFile>> packet_sockets() {
 }
 
 Result<void> send_packet(int socket, const PartPacket& packet, int with) {
-  std::vector<std::byte> bytes = encode(packet);
-  alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int))> space{};
-  iovec part{bytes.data(), bytes.size()};
-  msghdr message{};
-  message.msg_iov = &part;
-  message.msg_iovlen = 1;
-  if (with >= 0) {
-    message.msg_control = space.data();
-    message.msg_controllen = space.size();
-    cmsghdr* const extra = CMSG_FIRSTHDR(&message);
-    extra->cmsg_level = SOL_SOCKET;
-    extra->cmsg_type = SCM_RIGHTS;
-    extra->cmsg_len = CMSG_LEN(sizeof with);
-    std::memcpy(CMSG_DATA(extra), &with, sizeof with);
-  }
-  ssize_t gone = -1;
-  do gone = ::sendmsg(socket, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
-  while (gone < 0 && errno == EINTR);
-  if (gone < 0) return system_says("a packet about parts of checkpoints cannot be sent");
+  const std::vector<std::byte> bytes = encode(packet);
+  const std::span<const int> file(&with, with >= 0 ? 1 : 0);
+  if (send_with_files(socket, bytes, file, MSG_DONTWAIT) < 0)
+    return system_says("a packet about parts of checkpoints cannot be sent");
   return {};
 }
 
 Result<std::optional<ReceivedPacket>> receive_packet(int socket) {
   std::array<std::byte, part_packet_max> bytes{};
-  alignas(cmsghdr) std::array<char, CMSG_SPACE(descriptors_max * sizeof(int))> space{};
-  iovec part{bytes.data(), bytes.size()};
-  msghdr message{};
-  message.msg_iov = &part;
-  message.msg_iovlen = 1;
-  message.msg_control = space.data();
-  message.msg_controllen = space.size();
-  ssize_t came = -1;
-  do came = ::recvmsg(socket, &message, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
-  while (came < 0 && errno == EINTR);
-  if (came < 0 && errno == EAGAIN) return std::optional<ReceivedPacket>();
-  if (came <= 0) return Error{ErrorCode::unavailable, "the other side is gone"};
-  std::vector<OwnedFile> files;  // whatever came is closed, also where it should not have come
-  for (cmsghdr* one = CMSG_FIRSTHDR(&message); one != nullptr; one = CMSG_NXTHDR(&message, one)) {
-    if (one->cmsg_level != SOL_SOCKET || one->cmsg_type != SCM_RIGHTS) continue;
-    const std::size_t count = (one->cmsg_len - CMSG_LEN(0)) / sizeof(int);
-    for (std::size_t i = 0; i < count; ++i) {
-      int file = -1;
-      std::memcpy(&file, CMSG_DATA(one) + i * sizeof(int), sizeof file);
-      files.emplace_back(file);
-    }
-  }
+  PacketWithFiles came = receive_with_files(socket, bytes, MSG_DONTWAIT);
+  if (came.bytes < 0 && errno == EAGAIN) return std::optional<ReceivedPacket>();
+  if (came.bytes <= 0) return Error{ErrorCode::unavailable, "the other side is gone"};
   // One that was cut is longer than any may be, or comes with more descriptors.
-  auto packet = decode_part_packet(std::span(bytes).first(static_cast<std::size_t>(came)));
+  auto packet = decode_part_packet(std::span(bytes).first(static_cast<std::size_t>(came.bytes)));
   if (!packet.ok()) return packet.error();
-  if (files.size() != (has_descriptor(packet->kind) ? 1 : 0))
-    return wrong("with " + std::to_string(files.size()) + " descriptors");
+  if (came.files.size() != (has_descriptor(packet->kind) ? 1 : 0))
+    return wrong("with " + std::to_string(came.files.size()) + " descriptors");
   ReceivedPacket received{std::move(packet).value(), OwnedFile()};
-  if (!files.empty()) received.with = std::move(files.front());
+  if (!came.files.empty()) received.with = std::move(came.files.front());
   return std::optional(std::move(received));
 }
 

@@ -13,6 +13,7 @@
 #include <optional>
 #include <utility>
 
+#include "base/file_packets.h"
 #include "base/little_endian.h"
 
 namespace sluice {
@@ -69,20 +70,8 @@ Result<SharedPagesShape> shape_of(std::span<const std::byte> hello) {
 
 /// Its descriptor goes with it.
 Result<void> send_hello(int socket, const SharedPagesShape& shape, int memory) {
-  Bytes hello = hello_of(shape);
-  alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int))> space{};
-  iovec part{hello.data(), hello.size()};
-  msghdr message{};
-  message.msg_iov = &part;
-  message.msg_iovlen = 1;
-  message.msg_control = space.data();
-  message.msg_controllen = space.size();
-  cmsghdr* const extra = CMSG_FIRSTHDR(&message);
-  extra->cmsg_level = SOL_SOCKET;
-  extra->cmsg_type = SCM_RIGHTS;
-  extra->cmsg_len = CMSG_LEN(sizeof(int));
-  std::memcpy(CMSG_DATA(extra), &memory, sizeof memory);
-  if (::sendmsg(socket, &message, MSG_NOSIGNAL) != static_cast<ssize_t>(hello.size()))
+  const Bytes hello = hello_of(shape);
+  if (send_with_files(socket, hello, {&memory, 1}, 0) != static_cast<ssize_t>(hello.size()))
     return system_says("a process cannot be told of the pages");
   return {};
 }
@@ -347,25 +336,14 @@ Result<AttachedPages> AttachedPages::attach(OwnedFile socket) {
   if (Result<void> can = wait_for(socket.get(), POLLIN, Clock::now() + answers_within); !can.ok())
     return can.error();
   std::array<std::byte, hello_bytes> hello{};
-  alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int))> space{};
-  iovec part{hello.data(), hello.size()};
-  msghdr message{};
-  message.msg_iov = &part;
-  message.msg_iovlen = 1;
-  message.msg_control = space.data();
-  message.msg_controllen = space.size();
-  if (::recvmsg(socket.get(), &message, MSG_CMSG_CLOEXEC) != static_cast<ssize_t>(hello.size()))
+  const PacketWithFiles came = receive_with_files(socket.get(), hello, 0);
+  if (came.bytes != static_cast<ssize_t>(hello.size()))
     return Error{ErrorCode::corrupt, "the other side says nothing of pages"};
-  const cmsghdr* const extra = CMSG_FIRSTHDR(&message);
-  if (extra == nullptr || extra->cmsg_level != SOL_SOCKET || extra->cmsg_type != SCM_RIGHTS ||
-      extra->cmsg_len != CMSG_LEN(sizeof(int)))
+  if (came.files.size() != 1 || came.is_cut)
     return Error{ErrorCode::corrupt, "the memory of the pages did not come"};
-  int descriptor = -1;
-  std::memcpy(&descriptor, CMSG_DATA(extra), sizeof descriptor);
-  const OwnedFile file(descriptor);
   const Result<SharedPagesShape> shape = shape_of(hello);
   if (!shape.ok()) return shape.error();
-  Result<Ref<Buffer>> bytes = map_page_memory(file, shape->pages * shape->page_bytes);
+  Result<Ref<Buffer>> bytes = map_page_memory(came.files.front(), shape->pages * shape->page_bytes);
   if (!bytes.ok()) return bytes.error();
   return AttachedPages{*shape, std::move(bytes).value(),
                        std::make_unique<SocketPort>(std::move(socket))};

@@ -33,7 +33,7 @@ constexpr std::size_t text_max = 1U << 20U;  // of a file, where mountinfo is th
 
 /// Empty: it is not there, or cannot be read. The kernel's files have no size.
 std::string text_in(const std::string& path) {
-  const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  const OwnedFile file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
   std::string text;
   std::array<char, 4096> part{};
   while (file.get() >= 0 && text.size() < text_max) {
@@ -47,7 +47,7 @@ std::string text_in(const std::string& path) {
 
 /// The kernel's files are there or not: none is made.
 Result<void> write_in(const std::string& path, const std::string& text) {
-  const Descriptor file(::open(path.c_str(), O_WRONLY | O_TRUNC | O_CLOEXEC));
+  const OwnedFile file(::open(path.c_str(), O_WRONLY | O_TRUNC | O_CLOEXEC));
   if (file.get() >= 0 &&
       ::write(file.get(), text.data(), text.size()) == static_cast<ssize_t>(text.size()))
     return {};
@@ -90,8 +90,8 @@ std::uint64_t own_space() {
 }
 
 /// The folder, locked. Nothing: it is somebody's, or gone.
-std::optional<Descriptor> lock(const std::string& folder) {
-  Descriptor opened(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+std::optional<OwnedFile> lock(const std::string& folder) {
+  OwnedFile opened(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
   struct stat held {
   }, named{};
   // Whoever sweeps may have removed it before it was locked, and somebody made it anew.
@@ -105,11 +105,11 @@ std::optional<Descriptor> lock(const std::string& folder) {
 /// Asks the kernel to end all that is in the folder, and waits that long for it.
 void end_all(const std::string& folder, milliseconds most) {
   const std::string list = folder + "/cgroup.procs";
-  std::vector<std::pair<pid_t, Descriptor>> handles;
+  std::vector<std::pair<pid_t, OwnedFile>> handles;
   for (const pid_t process : processes_in(text_in(list)))
     if (process > 0)
       handles.emplace_back(process,
-                           Descriptor(static_cast<int>(::syscall(SYS_pidfd_open, process, 0))));
+                           OwnedFile(static_cast<int>(::syscall(SYS_pidfd_open, process, 0))));
   // A number that was given to another process since is not in the list any more.
   const std::vector<pid_t> still = processes_in(text_in(list));
   std::vector<pollfd> events;
@@ -251,7 +251,7 @@ Result<std::unique_ptr<Cgroup>> Cgroups::make(std::uint64_t memory) {
     if (!written.ok() && setting.needed) return written.error();
   }
   const std::string entrance = cgroup.folder_ + "/cgroup.procs";
-  cgroup.entrance_ = Descriptor(::open(entrance.c_str(), O_WRONLY | O_CLOEXEC));
+  cgroup.entrance_ = OwnedFile(::open(entrance.c_str(), O_WRONLY | O_CLOEXEC));
   if (cgroup.entrance_.get() < 0)
     return Error{ErrorCode::unavailable,
                  "'" + entrance + "' could not be opened: " + std::strerror(errno)};

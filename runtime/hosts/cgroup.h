@@ -50,7 +50,7 @@ class Cgroup {
 
  private:
   friend class Cgroups;
-  Cgroup(CgroupVersion version, CgroupName::Kind kind, std::string folder, Descriptor lock,
+  Cgroup(CgroupVersion version, CgroupName::Kind kind, std::string folder, OwnedFile lock,
          CgroupSystem system)
       : version_(version),
         kind_(kind),
@@ -61,7 +61,7 @@ class Cgroup {
   const CgroupVersion version_;
   const CgroupName::Kind kind_;
   const std::string folder_;
-  Descriptor lock_, entrance_;
+  OwnedFile lock_, entrance_;
   const CgroupSystem system_;
   bool there_ = true;
 };

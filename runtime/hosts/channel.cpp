@@ -24,16 +24,11 @@ Error closed() { return {ErrorCode::unavailable, "the connection is closed"}; }
 
 }  // namespace
 
-void Descriptor::close() {
-  if (fd_ >= 0) ::close(fd_);
-  fd_ = -1;
-}
-
-Result<std::pair<Descriptor, Descriptor>> socket_pair(int type) {
+Result<std::pair<OwnedFile, OwnedFile>> socket_pair(int type) {
   std::array<int, 2> ends{};
   if (::socketpair(AF_UNIX, type | SOCK_CLOEXEC, 0, ends.data()) != 0)
     return Error{ErrorCode::exhausted, std::string("no sockets: ") + std::strerror(errno)};
-  return std::pair(Descriptor(ends[0]), Descriptor(ends[1]));
+  return std::pair(OwnedFile(ends[0]), OwnedFile(ends[1]));
 }
 
 Result<void> Channel::ask(const Waiting& waiting) {

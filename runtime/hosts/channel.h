@@ -11,32 +11,14 @@
 #include <span>
 #include <utility>
 
+#include "base/owned_file.h"
 #include "base/result.h"
 #include "runtime/wire/bytes.h"
 
 namespace sluice::hosts {
 
-/// A file descriptor with an owner.
-class Descriptor {
- public:
-  explicit Descriptor(int fd = -1) : fd_(fd) {}
-  ~Descriptor() { close(); }
-  Descriptor(Descriptor&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
-  Descriptor& operator=(Descriptor&& other) noexcept {
-    std::swap(fd_, other.fd_);
-    return *this;
-  }
-  int get() const { return fd_; }
-  /// It is the caller's from now on.
-  int release() { return std::exchange(fd_, -1); }
-  void close();
-
- private:
-  int fd_;
-};
-
 /// A pair of connected sockets of that type, closed in a process that is started.
-Result<std::pair<Descriptor, Descriptor>> socket_pair(int type);
+Result<std::pair<OwnedFile, OwnedFile>> socket_pair(int type);
 
 class Channel {
  public:
@@ -45,7 +27,7 @@ class Channel {
   using Waiting = std::function<bool()>;
   static constexpr std::chrono::milliseconds tick{5};
 
-  explicit Channel(Descriptor socket) : socket_(std::move(socket)) {}
+  explicit Channel(OwnedFile socket) : socket_(std::move(socket)) {}
 
   Result<void> send(std::span<const std::byte> body, const Waiting& waiting = {});
   Result<wire::Bytes> receive(const Waiting& waiting = {});
@@ -57,7 +39,7 @@ class Channel {
   /// At least one byte more.
   Result<void> fill(std::size_t most, const Waiting& waiting);
 
-  Descriptor socket_;
+  OwnedFile socket_;
   wire::Bytes buffer_;  // what has come and was not taken begins at `begin_`
   std::size_t begin_ = 0;
   std::chrono::steady_clock::time_point asked_{};

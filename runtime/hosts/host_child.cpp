@@ -18,6 +18,7 @@
 #include <thread>
 #include <vector>
 
+#include "base/file_packets.h"
 #include "base/worker_pool.h"
 #include "runtime/hosts/channel.h"
 #include "runtime/hosts/hosted_activation.h"
@@ -90,7 +91,7 @@ struct Shared {
 class Worker {
  public:
   /// `common`: what the parameter that it makes attaches by; none: it is of this process alone.
-  Worker(Shared& shared, std::uint32_t number, Descriptor socket, Descriptor common)
+  Worker(Shared& shared, std::uint32_t number, OwnedFile socket, OwnedFile common)
       : shared_(shared), number_(number), channel_(std::move(socket)), common_(std::move(common)) {
     thread_ = std::thread([this] { work(); });
   }
@@ -279,7 +280,7 @@ class Worker {
   Shared& shared_;
   const std::uint32_t number_;
   Channel channel_;
-  Descriptor common_;
+  OwnedFile common_;
   GlobalParamSpec spec_;
   RoleSpec role_;
   std::unique_ptr<GlobalParam> param_;
@@ -292,34 +293,20 @@ class Worker {
 
 struct Received {
   Control control;
-  Descriptor socket, common;
+  OwnedFile socket, common;
 };
 
 /// Nothing: the other side is gone.
 std::optional<Received> receive(int control) {
   std::array<std::byte, control_max> bytes{};
-  alignas(cmsghdr) std::array<char, CMSG_SPACE(descriptors_max * sizeof(int))> space{};
-  iovec part{bytes.data(), bytes.size()};
-  msghdr message{};
-  message.msg_iov = &part;
-  message.msg_iovlen = 1;
-  message.msg_control = space.data();
-  message.msg_controllen = space.size();
-  ssize_t came = -1;
-  do came = ::recvmsg(control, &message, MSG_CMSG_CLOEXEC);
-  while (came < 0 && errno == EINTR);
-  if (came <= 0) return {};
+  PacketWithFiles came = receive_with_files(control, bytes, 0);
+  if (came.bytes <= 0) return {};
   Received received;
-  const cmsghdr* const extra = CMSG_FIRSTHDR(&message);
-  if (extra != nullptr && extra->cmsg_level == SOL_SOCKET && extra->cmsg_type == SCM_RIGHTS) {
-    std::array<int, descriptors_max> came_with{-1, -1};
-    std::memcpy(came_with.data(), CMSG_DATA(extra),
-                std::min(sizeof came_with, extra->cmsg_len - CMSG_LEN(0)));
-    received.socket = Descriptor(came_with[0]);
-    received.common = Descriptor(came_with[1]);
-  }
-  Result<Control> decoded = decode_control(std::span(bytes).first(static_cast<std::size_t>(came)));
-  if (!decoded.ok() || (message.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) != 0) {
+  if (!came.files.empty()) received.socket = std::move(came.files[0]);
+  if (came.files.size() > 1) received.common = std::move(came.files[1]);
+  Result<Control> decoded =
+      decode_control(std::span(bytes).first(static_cast<std::size_t>(came.bytes)));
+  if (!decoded.ok() || came.is_cut || came.files.size() > descriptors_max) {
     std::fprintf(stderr, "error: role host: a control message: %s\n",
                  decoded.ok() ? "too long" : decoded.error().message.c_str());
     ::_exit(1);
@@ -333,14 +320,14 @@ void send(int control, const Control& message) {
   if (::send(control, bytes.data(), bytes.size(), MSG_NOSIGNAL) < 0) ::_exit(lost_connection);
 }
 
-void take(Descriptor parts, const TakeParts& take_parts) {
+void take(OwnedFile parts, const TakeParts& take_parts) {
   if (take_parts && parts.get() >= 0) take_parts(std::move(parts));
 }
 
 }  // namespace
 
 int serve_host(const Catalog& catalog, int control, const TakeParts& take_parts) {
-  const Descriptor owned(control);
+  const OwnedFile owned(control);
   ::fcntl(control, F_SETFD, FD_CLOEXEC);  // of what roles start, nobody has it
   Shared shared{catalog, {}, {}, {}};
   std::vector<std::unique_ptr<Worker>> workers;

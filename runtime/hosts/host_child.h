@@ -14,7 +14,7 @@
 namespace sluice::hosts {
 
 /// Gets the socket by which the process shares parts of checkpoints, before any role is made.
-using TakeParts = std::function<void(Descriptor)>;
+using TakeParts = std::function<void(OwnedFile)>;
 
 /// The status with which the process is to end. Owns the socket.
 int serve_host(const Catalog& catalog, int control, const TakeParts& take_parts = {});

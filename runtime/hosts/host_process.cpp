@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "base/count_text.h"
+#include "base/file_packets.h"
 #include "base/signal_name.h"
 #include "runtime/hosts/spawn.h"
 
@@ -45,7 +46,7 @@ int timeout_of(steady_clock::duration left) {
   return static_cast<int>(std::max<std::int64_t>(std::chrono::ceil<milliseconds>(left).count(), 0));
 }
 
-bool is_readable(const Descriptor& descriptor) {
+bool is_readable(const OwnedFile& descriptor) {
   pollfd event{descriptor.get(), POLLIN, 0};
   return ::poll(&event, 1, 0) > 0;
 }
@@ -202,21 +203,7 @@ void HostProcess::send(const Control& message, std::span<const int> with) {
 }
 
 bool HostProcess::sends(const wire::Bytes& bytes, std::span<const int> with) const {
-  alignas(cmsghdr) std::array<char, CMSG_SPACE(descriptors_max * sizeof(int))> space{};
-  iovec part{const_cast<std::byte*>(bytes.data()), bytes.size()};
-  msghdr header{};
-  header.msg_iov = &part;
-  header.msg_iovlen = 1;
-  if (!with.empty()) {
-    header.msg_control = space.data();
-    header.msg_controllen = CMSG_SPACE(with.size_bytes());
-    cmsghdr* const extra = CMSG_FIRSTHDR(&header);
-    extra->cmsg_level = SOL_SOCKET;
-    extra->cmsg_type = SCM_RIGHTS;
-    extra->cmsg_len = CMSG_LEN(with.size_bytes());
-    std::memcpy(CMSG_DATA(extra), with.data(), with.size_bytes());
-  }
-  return ::sendmsg(control_.get(), &header, MSG_NOSIGNAL | MSG_DONTWAIT) >= 0;
+  return send_with_files(control_.get(), bytes, with, MSG_DONTWAIT) >= 0;
 }
 
 void HostProcess::watch() {
@@ -286,7 +273,7 @@ void HostProcess::start(std::unique_lock<std::mutex>& lock) {
 
 void HostProcess::share_parts() {
   if (!options_.parts) return;
-  const Descriptor theirs = options_.parts("host '" + name_ + "'");
+  const OwnedFile theirs = options_.parts("host '" + name_ + "'");
   const int with = theirs.get();
   if (with >= 0) send(ShareParts{}, std::span(&with, 1));
 }
@@ -299,7 +286,7 @@ void HostProcess::make_members(std::unique_lock<std::mutex>& lock) {
     auto sockets = socket_pair(SOCK_STREAM);
     if (!sockets.ok()) return want_end(*life, sockets.error().message, steady_clock::now());
     const auto channel = std::make_shared<Channel>(std::move(sockets->first));
-    Result<Descriptor> shared = making.connect ? making.connect() : Descriptor();
+    Result<OwnedFile> shared = making.connect ? making.connect() : OwnedFile();
     if (!shared.ok()) return want_end(*life, shared.error().message, steady_clock::now());
     const std::array<int, descriptors_max> with{sockets->second.get(), shared->get()};
     send(OpenChannel{i}, std::span(with).first(making.connect ? 2 : 1));
@@ -329,7 +316,7 @@ void HostProcess::make_members(std::unique_lock<std::mutex>& lock) {
   changed_.notify_all();
 }
 
-Result<Made> HostProcess::make(Making& making, Channel& channel, Descriptor theirs) {
+Result<Made> HostProcess::make(Making& making, Channel& channel, OwnedFile theirs) {
   theirs.close();
   const auto waiting = [this] {
     const std::lock_guard lock(mutex_);

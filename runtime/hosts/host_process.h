@@ -50,7 +50,7 @@ struct HostOptions {
   std::function<void(const std::string&)> notice;  // a line about what died
   /// A socket for a process of the host of that name, by which it shares parts of checkpoints with
   /// others; none: it does not. Thread: any.
-  std::function<Descriptor(const std::string&)> parts = {};
+  std::function<OwnedFile(const std::string&)> parts = {};
 };
 
 /// What holds a host's memory, and how much of it: of the process that is there, or was last.
@@ -104,7 +104,7 @@ class HostProcess {
   };
   /// `connect`: a socket that goes with it, a new one for each life. Called with the host's lock;
   /// asks nothing of the host.
-  using Connect = std::function<Result<Descriptor>()>;
+  using Connect = std::function<Result<OwnedFile>()>;
   Result<Member> add(Request making, std::string what, Connect connect = {});
 
   /// The life in which work can be done; waits while there is none. Errors: unavailable (why there
@@ -148,7 +148,7 @@ class HostProcess {
   void share_parts();
   void make_members(std::unique_lock<std::mutex>& lock);
   /// Without the lock.
-  Result<Made> make(Making& making, Channel& channel, Descriptor theirs);
+  Result<Made> make(Making& making, Channel& channel, OwnedFile theirs);
   /// What does not wait for roles. False: the process is dead, or this ends.
   bool attend();
   void rest(std::unique_lock<std::mutex>& lock);
@@ -186,7 +186,7 @@ class HostProcess {
   bool stopping_ = false;
   // The present process.
   pid_t pid_ = -1;
-  Descriptor handle_, control_;
+  OwnedFile handle_, control_;
   std::unique_ptr<Cgroup> cgroup_;  // null: it is in none
   MemoryStatus::Holder holder_ = MemoryStatus::Holder::none;
   std::deque<wire::Bytes> unsent_;  // while its socket is full

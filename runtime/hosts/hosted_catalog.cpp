@@ -180,10 +180,10 @@ Result<std::unique_ptr<GlobalParam>> make_common(const Catalog& from, const Host
       common->set_here(std::move(param).value());
       continue;
     }
-    const auto connect = [shared, name]() -> Result<Descriptor> {
+    const auto connect = [shared, name]() -> Result<OwnedFile> {
       const Result<int> socket = shared->connect("host '" + name + "'");
       if (!socket.ok()) return socket.error();
-      return Descriptor(*socket);
+      return OwnedFile(*socket);
     };
     auto hosted =
         make_hosted_param(hosts->get(name), {*making.spec, making.model_directory}, connect);

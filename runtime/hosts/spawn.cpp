@@ -77,8 +77,8 @@ Result<Spawned> spawn(std::vector<std::string> command, std::uint64_t memory,
   std::array<int, 2> answer{-1, -1};
   if (cgroup >= 0 && ::pipe2(answer.data(), O_CLOEXEC) != 0)
     return Error{ErrorCode::exhausted, std::string("no pipe: ") + std::strerror(errno)};
-  const Descriptor answers(answer[0]);
-  Descriptor answered(answer[1]);
+  const OwnedFile answers(answer[0]);
+  OwnedFile answered(answer[1]);
   std::vector<char*> arguments;
   for (std::string& word : command) arguments.push_back(word.data());
   arguments.push_back(nullptr);
@@ -89,7 +89,7 @@ Result<Spawned> spawn(std::vector<std::string> command, std::uint64_t memory,
     become({arguments.data(), sockets->second.get(), memory, cores, cgroup, answered.get()},
            parent);
   if (spawned.pid > 0)
-    spawned.handle = Descriptor(static_cast<int>(::syscall(SYS_pidfd_open, spawned.pid, 0)));
+    spawned.handle = OwnedFile(static_cast<int>(::syscall(SYS_pidfd_open, spawned.pid, 0)));
   if (spawned.handle.get() < 0) {
     const std::string why = std::strerror(errno);
     if (spawned.pid > 0) {

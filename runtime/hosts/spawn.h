@@ -17,8 +17,8 @@ namespace sluice::hosts {
 
 struct Spawned {
   pid_t pid = -1;
-  Descriptor handle;      // readable when it has died
-  Descriptor control;     // this side of its socket
+  OwnedFile handle;       // readable when it has died
+  OwnedFile control;      // this side of its socket
   int not_in_cgroup = 0;  // errno: it could not enter it, and has that much address space
 };
 

@@ -33,7 +33,7 @@ class Attachment::Borrowed final : public Buffer {
 Result<std::shared_ptr<Attachment>> Attachment::make(Origin self, Origin owner,
                                                      const std::string& path,
                                                      std::shared_ptr<const Bell> bell) {
-  Result<Descriptor> socket = connect_to(path);
+  Result<OwnedFile> socket = connect_to(path);
   if (!socket) return socket.error();
   auto made = std::make_shared<Attachment>(owner, std::move(*socket), std::move(bell));
   made->waiting_.push_back(write_word(Greeting{self, owner}));

@@ -26,11 +26,11 @@ class Attachment : public std::enable_shared_from_this<Attachment> {
   static Result<std::shared_ptr<Attachment>> make(Origin self, Origin owner,
                                                   const std::string& path,
                                                   std::shared_ptr<const Bell> bell);
-  Attachment(Origin owner, Descriptor socket, std::shared_ptr<const Bell> bell)
+  Attachment(Origin owner, OwnedFile socket, std::shared_ptr<const Bell> bell)
       : owner_(owner), socket_(std::move(socket)), bell_(std::move(bell)) {}
 
   Origin owner() const { return owner_; }
-  const Descriptor& socket() const { return socket_; }
+  const OwnedFile& socket() const { return socket_; }
   /// False when the owner is gone, or has said something wrong: `why`.
   bool hear(std::string& why);
   /// Sends what could not leave before.
@@ -50,7 +50,7 @@ class Attachment : public std::enable_shared_from_this<Attachment> {
   void send_waiting();
 
   const Origin owner_;
-  const Descriptor socket_;
+  const OwnedFile socket_;
   const std::shared_ptr<const Bell> bell_;
   std::atomic<bool> over_{false};
   mutable std::mutex mutex_;

@@ -11,6 +11,8 @@
 #include <cstring>
 #include <utility>
 
+#include "base/file_packets.h"
+
 namespace sluice::shm {
 
 namespace {
@@ -34,7 +36,7 @@ Result<sockaddr_un> address_of(const std::string& path) {
 /// another kind, so who has it hears nothing; not each does, so its own kinds are asked too.
 Result<bool> is_served(const std::string& path, const sockaddr_un& address) {
   for (const int kind : {SOCK_DGRAM, SOCK_STREAM, SOCK_SEQPACKET}) {
-    const Descriptor asks(::socket(AF_UNIX, kind | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+    const OwnedFile asks(::socket(AF_UNIX, kind | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
     if (!asks) return system_says(path, "cannot be asked who serves it");
     if (::connect(asks.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0)
       return true;
@@ -46,31 +48,11 @@ Result<bool> is_served(const std::string& path, const sockaddr_un& address) {
   return false;
 }
 
-bool is_same_user(const Descriptor& socket) {
+bool is_same_user(const OwnedFile& socket) {
   ucred who{};
   socklen_t size = sizeof who;
   return ::getsockopt(socket.get(), SOL_SOCKET, SO_PEERCRED, &who, &size) == 0 &&
          who.uid == ::geteuid();
-}
-
-/// The descriptors of a packet: the first is kept, all others are closed. False: there were others.
-bool take_descriptors(const msghdr& message, Descriptor& first) {
-  bool is_one = true;
-  for (const cmsghdr* part = CMSG_FIRSTHDR(&message); part != nullptr;
-       part = CMSG_NXTHDR(const_cast<msghdr*>(&message), const_cast<cmsghdr*>(part))) {
-    if (part->cmsg_level != SOL_SOCKET || part->cmsg_type != SCM_RIGHTS) continue;
-    const std::size_t many = (part->cmsg_len - CMSG_LEN(0)) / sizeof(int);
-    for (std::size_t i = 0; i < many; ++i) {
-      int number = -1;
-      std::memcpy(&number, CMSG_DATA(part) + i * sizeof(int), sizeof number);
-      Descriptor taken(number);
-      if (first)
-        is_one = false;
-      else
-        first = std::move(taken);
-    }
-  }
-  return is_one && (message.msg_flags & MSG_CTRUNC) == 0;
 }
 
 }  // namespace
@@ -98,10 +80,10 @@ Result<void> free_socket_path(const std::string& path) {
   return {};
 }
 
-Result<Descriptor> listen_at(const std::string& path) {
+Result<OwnedFile> listen_at(const std::string& path) {
   const Result<sockaddr_un> address = address_of(path);
   if (!address) return address.error();
-  Descriptor socket(::socket(AF_UNIX, kind_of_socket, 0));
+  OwnedFile socket(::socket(AF_UNIX, kind_of_socket, 0));
   if (!socket) return system_says(path, "cannot be made");
   if (const Result<void> room = free_socket_path(path); !room) return room.error();
   if (::bind(socket.get(), reinterpret_cast<const sockaddr*>(&*address), sizeof *address) != 0)
@@ -111,16 +93,16 @@ Result<Descriptor> listen_at(const std::string& path) {
   return socket;
 }
 
-std::optional<Descriptor> accept_from(const Descriptor& listener) {
-  Descriptor taken(::accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+std::optional<OwnedFile> accept_from(const OwnedFile& listener) {
+  OwnedFile taken(::accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
   if (!taken || !is_same_user(taken)) return std::nullopt;
   return taken;
 }
 
-Result<Descriptor> connect_to(const std::string& path) {
+Result<OwnedFile> connect_to(const std::string& path) {
   const Result<sockaddr_un> address = address_of(path);
   if (!address) return address.error();
-  Descriptor socket(::socket(AF_UNIX, kind_of_socket, 0));
+  OwnedFile socket(::socket(AF_UNIX, kind_of_socket, 0));
   if (!socket) return system_says(path, "cannot be made");
   if (::connect(socket.get(), reinterpret_cast<const sockaddr*>(&*address), sizeof *address) != 0)
     return system_says(path, "cannot be reached");
@@ -129,58 +111,35 @@ Result<Descriptor> connect_to(const std::string& path) {
   return socket;
 }
 
-Sent send_packet(const Descriptor& socket, const wire::Bytes& bytes, int descriptor) {
-  iovec piece{const_cast<std::byte*>(bytes.data()), bytes.size()};
-  msghdr message{};
-  message.msg_iov = &piece;
-  message.msg_iovlen = 1;
-  alignas(cmsghdr) std::array<std::byte, CMSG_SPACE(sizeof(int))> beside{};
-  if (descriptor >= 0) {
-    message.msg_control = beside.data();
-    message.msg_controllen = beside.size();
-    cmsghdr* const part = CMSG_FIRSTHDR(&message);
-    part->cmsg_level = SOL_SOCKET;
-    part->cmsg_type = SCM_RIGHTS;
-    part->cmsg_len = CMSG_LEN(sizeof(int));
-    std::memcpy(CMSG_DATA(part), &descriptor, sizeof descriptor);
-  }
-  for (;;) {
-    if (::sendmsg(socket.get(), &message, MSG_DONTWAIT | MSG_NOSIGNAL) >= 0) return Sent::yes;
-    if (errno == EINTR) continue;
-    const bool later = errno == EAGAIN || errno == ENOBUFS || errno == ETOOMANYREFS;
-    return later ? Sent::later : Sent::never;
-  }
+Sent send_packet(const OwnedFile& socket, const wire::Bytes& bytes, int descriptor) {
+  const std::span<const int> with(&descriptor, descriptor >= 0 ? 1 : 0);
+  if (send_with_files(socket.get(), bytes, with, MSG_DONTWAIT) >= 0) return Sent::yes;
+  const bool later = errno == EAGAIN || errno == ENOBUFS || errno == ETOOMANYREFS;
+  return later ? Sent::later : Sent::never;
 }
 
-Packet receive_packet(const Descriptor& socket) {
+Packet receive_packet(const OwnedFile& socket) {
   std::array<std::byte, word_bytes_max> bytes;
-  iovec piece{bytes.data(), bytes.size()};
-  alignas(cmsghdr) std::array<std::byte, CMSG_SPACE(4 * sizeof(int))> beside;
-  msghdr message{};
-  message.msg_iov = &piece;
-  message.msg_iovlen = 1;
-  message.msg_control = beside.data();
-  message.msg_controllen = beside.size();
-  ssize_t size = -1;
-  do size = ::recvmsg(socket.get(), &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
-  while (size < 0 && errno == EINTR);
+  PacketWithFiles came = receive_with_files(socket.get(), bytes, MSG_DONTWAIT);
   Packet packet;
-  if (size < 0) {
+  if (came.bytes < 0) {
     if (errno != EAGAIN) packet.kind = Packet::Kind::ended;
     return packet;
   }
   packet.kind = Packet::Kind::wrong;
-  if (!take_descriptors(message, packet.descriptor)) {
+  if (!came.files.empty()) packet.descriptor = std::move(came.files.front());
+  if (came.files.size() > 1) {
     packet.why = "more than one descriptor in a packet";
-  } else if ((message.msg_flags & MSG_TRUNC) != 0) {
+  } else if (came.is_cut) {
     packet.why = "too long a packet";
-  } else if (size == 0) {
+  } else if (came.bytes == 0) {
     // An empty packet and the end look alike here.
     pollfd state{socket.get(), 0, 0};
     const bool over = ::poll(&state, 1, 0) > 0 && (state.revents & (POLLHUP | POLLERR)) != 0;
     packet.kind = over ? Packet::Kind::ended : Packet::Kind::wrong;
     packet.why = "an empty packet";
-  } else if (Result<Word> word = read_word(std::span(bytes).first(static_cast<std::size_t>(size)));
+  } else if (Result<Word> word =
+                 read_word(std::span(bytes).first(static_cast<std::size_t>(came.bytes)));
              !word) {
     packet.why = word.error().message;
   } else {

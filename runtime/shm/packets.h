@@ -20,15 +20,15 @@ namespace sluice::shm {
 /// at the path, which stays.
 Result<void> free_socket_path(const std::string& path);
 /// At a path that is freed for it; mode 0600.
-Result<Descriptor> listen_at(const std::string& path);
+Result<OwnedFile> listen_at(const std::string& path);
 /// A connection that waits, of a process of this user. Nothing: there is none, or it was refused.
-std::optional<Descriptor> accept_from(const Descriptor& listener);
-Result<Descriptor> connect_to(const std::string& path);
+std::optional<OwnedFile> accept_from(const OwnedFile& listener);
+Result<OwnedFile> connect_to(const std::string& path);
 
 enum class Sent : std::uint8_t { yes, later, never };
 /// `descriptor`: -1 for none.
-Sent send_packet(const Descriptor& socket, const wire::Bytes& bytes, int descriptor = -1);
-inline Sent send_word(const Descriptor& socket, const Word& word, int descriptor = -1) {
+Sent send_packet(const OwnedFile& socket, const wire::Bytes& bytes, int descriptor = -1);
+inline Sent send_word(const OwnedFile& socket, const Word& word, int descriptor = -1) {
   return send_packet(socket, write_word(word), descriptor);
 }
 
@@ -36,9 +36,9 @@ struct Packet {
   enum class Kind : std::uint8_t { none, word, wrong, ended };
   Kind kind = Kind::none;
   Word word;
-  Descriptor descriptor;
+  OwnedFile descriptor;
   std::string why;  // of wrong
 };
-Packet receive_packet(const Descriptor& socket);
+Packet receive_packet(const OwnedFile& socket);
 
 }  // namespace sluice::shm

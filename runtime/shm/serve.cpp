@@ -97,7 +97,7 @@ void SharedMemory::watch() {
 }
 
 bool SharedMemory::accept_readers() {
-  std::optional<Descriptor> socket = accept_from(listener_);
+  std::optional<OwnedFile> socket = accept_from(listener_);
   if (!socket) return false;
   const std::lock_guard lock(store_->mutex);
   readers_[next_reader_++].socket = std::move(*socket);

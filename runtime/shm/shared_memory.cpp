@@ -54,7 +54,7 @@ class SharedMemory::Owned final : public Buffer {
 };
 
 Result<std::unique_ptr<SharedMemory>> SharedMemory::make(SharedMemoryOptions options) {
-  Result<Descriptor> listener = listen_at(options.socket);
+  Result<OwnedFile> listener = listen_at(options.socket);
   if (!listener) return listener.error();
   const std::size_t slabs =
       std::clamp<std::size_t>(options.bytes_max / BlockPool::slab_bytes, 1, Attachment::slabs_max);
@@ -66,7 +66,7 @@ Result<std::unique_ptr<SharedMemory>> SharedMemory::make(SharedMemoryOptions opt
   return made;
 }
 
-SharedMemory::SharedMemory(SharedMemoryOptions options, Descriptor listener,
+SharedMemory::SharedMemory(SharedMemoryOptions options, OwnedFile listener,
                            std::shared_ptr<Store> store)
     : options_(std::move(options)), listener_(std::move(listener)), store_(std::move(store)) {}
 

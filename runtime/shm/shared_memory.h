@@ -44,7 +44,7 @@ class SharedMemory final : public wire::Lender {
   /// Errors: unavailable; nothing can be shared here.
   static Result<std::unique_ptr<SharedMemory>> make(SharedMemoryOptions options);
   struct Store;
-  SharedMemory(SharedMemoryOptions options, Descriptor listener, std::shared_ptr<Store> store);
+  SharedMemory(SharedMemoryOptions options, OwnedFile listener, std::shared_ptr<Store> store);
   ~SharedMemory() override;
 
   /// That life is heard, from now on or again: its memory can be read.
@@ -68,7 +68,7 @@ class SharedMemory final : public wire::Lender {
 
   /// A connection to this machine's socket.
   struct Reader {
-    Descriptor socket;
+    OwnedFile socket;
     Origin life{0, 0};        // incarnation 0: it has not said
     std::uint32_t shown = 0;  // slabs that it was offered
     std::uint32_t mapped = 0;
@@ -103,7 +103,7 @@ class SharedMemory final : public wire::Lender {
   void attach();
 
   const SharedMemoryOptions options_;
-  const Descriptor listener_;
+  const OwnedFile listener_;
   bool rests_ = false;  // from letting readers in, until the next turn
   const std::shared_ptr<const Bell> bell_ = std::make_shared<const Bell>();
   const std::shared_ptr<Store> store_;

@@ -33,17 +33,6 @@ std::atomic_ref<std::uint64_t> generation_at(std::byte* slab, std::uint32_t bloc
 
 }  // namespace
 
-Descriptor& Descriptor::operator=(Descriptor&& other) noexcept {
-  reset();
-  number_ = std::exchange(other.number_, -1);
-  return *this;
-}
-
-void Descriptor::reset() {
-  if (number_ >= 0) ::close(number_);
-  number_ = -1;
-}
-
 Mapping& Mapping::operator=(Mapping&& other) noexcept {
   reset();
   at_ = std::exchange(other.at_, nullptr);
@@ -65,7 +54,7 @@ void Mapping::reset() {
 
 Result<std::unique_ptr<Slab>> Slab::make() {
   auto slab = std::make_unique<Slab>();
-  slab->file_ = Descriptor(::memfd_create("sluice", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  slab->file_ = OwnedFile(::memfd_create("sluice", MFD_CLOEXEC | MFD_ALLOW_SEALING));
   const int file = slab->descriptor();
   if (file < 0) return system_says("no shared memory can be made");
   if (::ftruncate(file, slab_file_bytes) != 0) return system_says("shared memory has no room");
@@ -98,7 +87,7 @@ bool Slab::fill(std::uint32_t block, std::size_t size) {
   return true;
 }
 
-Result<std::unique_ptr<SlabView>> SlabView::map(const Descriptor& file) {
+Result<std::unique_ptr<SlabView>> SlabView::map(const OwnedFile& file) {
   const auto wrong = [](const char* what) { return Error{ErrorCode::corrupt, what}; };
   if (!file) return wrong("no descriptor came with it");
   const int seals = ::fcntl(file.get(), F_GET_SEALS);

@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "base/owned_file.h"
 #include "base/result.h"
 #include "runtime/shm/block_pool.h"
 
@@ -22,22 +23,6 @@ namespace sluice::shm {
 inline constexpr std::size_t slab_table_bytes = std::size_t{64} << 10U;
 inline constexpr std::size_t slab_file_bytes = slab_table_bytes + BlockPool::slab_bytes;
 static_assert(BlockPool::slab_units * sizeof(std::uint64_t) <= slab_table_bytes);
-
-/// A descriptor, closed with the object.
-class Descriptor {
- public:
-  Descriptor() = default;
-  explicit Descriptor(int number) : number_(number) {}
-  Descriptor(Descriptor&& other) noexcept : number_(std::exchange(other.number_, -1)) {}
-  Descriptor& operator=(Descriptor&& other) noexcept;
-  ~Descriptor() { reset(); }
-  void reset();
-  int get() const { return number_; }
-  explicit operator bool() const { return number_ >= 0; }
-
- private:
-  int number_ = -1;
-};
 
 /// Pages of a slab in this process, unmapped with the object.
 class Mapping {
@@ -71,7 +56,7 @@ class Slab {
   bool fill(std::uint32_t block, std::size_t size);
 
  private:
-  Descriptor file_;
+  OwnedFile file_;
   Mapping mapping_;
   /// How many units are known to have memory, from each one on. So a large block is not counted.
   std::vector<std::uint32_t> filled_from_ = std::vector<std::uint32_t>(BlockPool::slab_units);
@@ -81,7 +66,7 @@ class Slab {
 class SlabView {
  public:
   /// Takes nothing on trust: that it is a memfd, its size, its seals.
-  static Result<std::unique_ptr<SlabView>> map(const Descriptor& file);
+  static Result<std::unique_ptr<SlabView>> map(const OwnedFile& file);
 
   /// The bytes, if the block holds that generation now. Errors: corrupt.
   Result<const std::byte*> find(const wire::Handle& handle, std::size_t size) const;

@@ -17,7 +17,7 @@ constexpr std::chrono::milliseconds listening_pause{100};
 
 Result<std::shared_ptr<Owner>> Owner::make(const TcpMemoryOptions& options, unsigned threads) {
   auto made = std::make_shared<Owner>(options);
-  Result<Descriptor> listener = listen_at(options.host, made->port_);
+  Result<OwnedFile> listener = listen_at(options.host, made->port_);
   if (!listener.ok()) return listener.error();
   made->listener_ = std::move(listener).value();
   for (unsigned i = 0; i < threads; ++i) {
@@ -84,7 +84,7 @@ void Owner::drop(Loop& loop, Connections::iterator one) {
 void Owner::accept_some() {
   for (std::size_t i = 0; i < accepts_a_turn; ++i) {
     bool can_wait = true;
-    Descriptor one = accept_at(listener_, can_wait);
+    OwnedFile one = accept_at(listener_, can_wait);
     if (!one && !can_wait) {
       is_listening_ = false;
       listens_at_ = Clock::now() + listening_pause;
@@ -102,12 +102,12 @@ void Owner::accept_some() {
 }
 
 void Owner::take_accepted(Loop& loop) {
-  std::vector<Descriptor> accepted;
+  std::vector<OwnedFile> accepted;
   {
     const std::lock_guard lock(loop.mutex);
     accepted.swap(loop.accepted);
   }
-  for (Descriptor& socket : accepted) {
+  for (OwnedFile& socket : accepted) {
     const auto is_stranger = [](const auto& one) { return !one.second.serving.is_proven(); };
     const auto strangers = std::ranges::count_if(loop.connections, is_stranger);
     if (static_cast<std::size_t>(strangers) >= strangers_most)

@@ -39,7 +39,7 @@ class Owner {
  private:
   using Clock = std::chrono::steady_clock;
   struct Connection {
-    Descriptor socket;
+    OwnedFile socket;
     Serving serving;
     Clock::time_point deadline;  // for its handshake, or what it is owed
     bool reads = true, writes = false;
@@ -48,7 +48,7 @@ class Owner {
     std::unique_ptr<Waiter> waiter;
     std::thread thread;
     std::mutex mutex;
-    std::vector<Descriptor> accepted;  // not taken yet
+    std::vector<OwnedFile> accepted;  // not taken yet
     std::map<std::uint64_t, Connection> connections;
     std::uint64_t next = 2;  // 1 is the listener
   };
@@ -68,7 +68,7 @@ class Owner {
 
   const TcpMemoryOptions options_;
   Grants grants_;
-  Descriptor listener_;
+  OwnedFile listener_;
   std::uint16_t port_ = 0;
   std::vector<std::unique_ptr<Loop>> loops_;
   std::size_t turn_ = 0;            // of the loops, for the next connection

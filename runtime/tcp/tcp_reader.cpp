@@ -189,7 +189,7 @@ void Reader::tell_ended(Connection& one) {
 /// For good: all that is asked of the region from now on ends without bytes.
 void Reader::fail(Connection& one) {
   one.remote->fail();
-  one.socket = Descriptor();
+  one.socket = OwnedFile();
   tell_ended(one);
   const std::vector<std::uint64_t> unended = one.link.unended();
   one.link.give_up();  // nothing is written into their places any more

@@ -74,7 +74,7 @@ class Reader {
   struct Connection {
     std::uint64_t number = 0;
     std::shared_ptr<Remote> remote;
-    Descriptor socket;  // none: it has failed
+    OwnedFile socket;  // none: it has failed
     Link link;
     Clock::time_point deadline;  // for its handshake, or to get on
     std::size_t got = 0;         // since the deadline was set

@@ -52,7 +52,7 @@ bool is_wildcard(const Address& address) {
 }
 
 /// What is said leaves at once, and a machine that has gone is noticed where nothing is said.
-void set_up(const Descriptor& one) {
+void set_up(const OwnedFile& one) {
   const auto set = [&](int level, int option, int value) {
     ::setsockopt(one.get(), level, option, &value, sizeof value);
   };
@@ -80,16 +80,12 @@ std::uint32_t events_of(bool reads, bool writes) {
 
 }  // namespace
 
-Descriptor::~Descriptor() {
-  if (number_ >= 0) ::close(number_);
-}
-
-Result<Descriptor> listen_at(const std::string& host, std::uint16_t& port) {
+Result<OwnedFile> listen_at(const std::string& host, std::uint16_t& port) {
   Address at = address_of({host, 0});
   if (at.size == 0 || is_wildcard(at))
     return invalid_argument("pages are read at the numeric address of one interface, and '" + host +
                             "' is none");
-  Descriptor made(::socket(at.bytes.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  OwnedFile made(::socket(at.bytes.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   const std::string what = "no socket at " + host + " for reads of pages";
   if (!made || ::bind(made.get(), at.any(), at.size) != 0 || ::listen(made.get(), backlog) != 0 ||
       ::getsockname(made.get(), at.any(), &at.size) != 0)
@@ -100,36 +96,35 @@ Result<Descriptor> listen_at(const std::string& host, std::uint16_t& port) {
   return made;
 }
 
-Descriptor accept_at(const Descriptor& listener, bool& can_wait) {
-  Descriptor made(::accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+OwnedFile accept_at(const OwnedFile& listener, bool& can_wait) {
+  OwnedFile made(::accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
   can_wait = errno != EMFILE && errno != ENFILE && errno != ENOBUFS && errno != ENOMEM;
   if (made) set_up(made);
   return made;
 }
 
-Descriptor dial(const Endpoint& to) {
+OwnedFile dial(const Endpoint& to) {
   Address at = address_of(to);
-  if (at.size == 0) return Descriptor();
-  Descriptor made(::socket(at.bytes.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (at.size == 0) return OwnedFile();
+  OwnedFile made(::socket(at.bytes.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!made) return made;
   set_up(made);
-  if (::connect(made.get(), at.any(), at.size) != 0 && errno != EINPROGRESS) return Descriptor();
+  if (::connect(made.get(), at.any(), at.size) != 0 && errno != EINPROGRESS) return OwnedFile();
   return made;
 }
 
-Moved receive(const Descriptor& from, std::span<std::byte> to, std::size_t& bytes) {
+Moved receive(const OwnedFile& from, std::span<std::byte> to, std::size_t& bytes) {
   return moved(::recv(from.get(), to.data(), to.size(), 0), bytes);
 }
 
-Moved receive(const Descriptor& from, std::span<const std::span<std::byte>> to,
-              std::size_t& bytes) {
+Moved receive(const OwnedFile& from, std::span<const std::span<std::byte>> to, std::size_t& bytes) {
   std::array<iovec, pieces_most> places{};
   const std::size_t count = std::min(to.size(), places.size());
   for (std::size_t i = 0; i < count; ++i) places[i] = {to[i].data(), to[i].size()};
   return moved(::readv(from.get(), places.data(), static_cast<int>(count)), bytes);
 }
 
-Moved send(const Descriptor& to, std::span<const std::span<const std::byte>> pieces,
+Moved send(const OwnedFile& to, std::span<const std::span<const std::byte>> pieces,
            std::size_t& bytes) {
   std::array<iovec, pieces_most> places{};
   const std::size_t count = std::min(pieces.size(), places.size());
@@ -142,20 +137,20 @@ Moved send(const Descriptor& to, std::span<const std::span<const std::byte>> pie
 }
 
 Result<std::unique_ptr<Waiter>> Waiter::make() {
-  Descriptor all(::epoll_create1(EPOLL_CLOEXEC));
-  Descriptor bell(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  OwnedFile all(::epoll_create1(EPOLL_CLOEXEC));
+  OwnedFile bell(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   epoll_event event{EPOLLIN, {.u64 = 0}};
   if (!all || !bell || ::epoll_ctl(all.get(), EPOLL_CTL_ADD, bell.get(), &event) != 0)
     return failure("no descriptors for reads of pages");
   return std::make_unique<Waiter>(std::move(all), std::move(bell));
 }
 
-bool Waiter::add(const Descriptor& one, std::uint64_t number, bool reads, bool writes) {
+bool Waiter::add(const OwnedFile& one, std::uint64_t number, bool reads, bool writes) {
   epoll_event event{events_of(reads, writes), {.u64 = number}};
   return ::epoll_ctl(all_.get(), EPOLL_CTL_ADD, one.get(), &event) == 0;
 }
 
-void Waiter::change(const Descriptor& one, std::uint64_t number, bool reads, bool writes) {
+void Waiter::change(const OwnedFile& one, std::uint64_t number, bool reads, bool writes) {
   epoll_event event{events_of(reads, writes), {.u64 = number}};
   ::epoll_ctl(all_.get(), EPOLL_CTL_MOD, one.get(), &event);
 }

@@ -11,41 +11,26 @@
 #include <utility>
 #include <vector>
 
+#include "base/owned_file.h"
 #include "base/result.h"
 #include "runtime/tcp/tcp_key.h"
 
 namespace sluice::tcp {
 
-class Descriptor {
- public:
-  explicit Descriptor(int number = -1) : number_(number) {}
-  ~Descriptor();
-  Descriptor(Descriptor&& other) noexcept : number_(std::exchange(other.number_, -1)) {}
-  Descriptor& operator=(Descriptor&& other) noexcept {
-    std::swap(number_, other.number_);
-    return *this;
-  }
-  int get() const { return number_; }
-  explicit operator bool() const { return number_ >= 0; }
-
- private:
-  int number_;
-};
-
 /// Listens at a port of the system's choice.
-Result<Descriptor> listen_at(const std::string& host, std::uint16_t& port);
+Result<OwnedFile> listen_at(const std::string& host, std::uint16_t& port);
 /// None: there is no other connection, or (`can_wait`: false) no descriptor for it.
-Descriptor accept_at(const Descriptor& listener, bool& can_wait);
+OwnedFile accept_at(const OwnedFile& listener, bool& can_wait);
 /// A connection that is being made; it can be written to when it has been. None: it cannot be.
-Descriptor dial(const Endpoint& to);
+OwnedFile dial(const Endpoint& to);
 
 /// What became of one call.
 enum class Moved : std::uint8_t { some, none, ended };
 /// As much as comes at once; `none`: nothing is there yet.
-Moved receive(const Descriptor& from, std::span<std::byte> to, std::size_t& bytes);
+Moved receive(const OwnedFile& from, std::span<std::byte> to, std::size_t& bytes);
 /// Into several places, one behind the other.
-Moved receive(const Descriptor& from, std::span<const std::span<std::byte>> to, std::size_t& bytes);
-Moved send(const Descriptor& to, std::span<const std::span<const std::byte>> pieces,
+Moved receive(const OwnedFile& from, std::span<const std::span<std::byte>> to, std::size_t& bytes);
+Moved send(const OwnedFile& to, std::span<const std::span<const std::byte>> pieces,
            std::size_t& bytes);
 
 /// Waits for descriptors in the kernel.
@@ -56,17 +41,17 @@ class Waiter {
     bool can_read = false, can_write = false;
   };
   static Result<std::unique_ptr<Waiter>> make();
-  Waiter(Descriptor all, Descriptor bell) : all_(std::move(all)), bell_(std::move(bell)) {}
+  Waiter(OwnedFile all, OwnedFile bell) : all_(std::move(all)), bell_(std::move(bell)) {}
 
   /// `number`: not 0. It is removed by closing the descriptor.
-  bool add(const Descriptor& one, std::uint64_t number, bool reads, bool writes);
-  void change(const Descriptor& one, std::uint64_t number, bool reads, bool writes);
+  bool add(const OwnedFile& one, std::uint64_t number, bool reads, bool writes);
+  void change(const OwnedFile& one, std::uint64_t number, bool reads, bool writes);
   /// Until one can be used, the bell rings, or so long has passed; negative: for ever.
   std::vector<Event> wait(std::chrono::nanoseconds most);
   void ring();
 
  private:
-  Descriptor all_, bell_;
+  OwnedFile all_, bell_;
 };
 
 }  // namespace sluice::tcp

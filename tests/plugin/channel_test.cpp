@@ -24,7 +24,7 @@ namespace {
 
 struct Ends {
   int raw = -1;  // of the other side
-  Descriptor other;
+  OwnedFile other;
   std::unique_ptr<Channel> channel;
   Ends() {
     auto sockets = socket_pair(SOCK_STREAM);

@@ -13,7 +13,9 @@
 #include <functional>
 #include <map>
 #include <thread>
+#include <vector>
 
+#include "base/file_packets.h"
 #include "host_deeds.h"
 #include "runtime/hosts/channel.h"
 #include "runtime/hosts/host_protocol.h"
@@ -85,23 +87,8 @@ MakeParam param(const std::string& name, std::int64_t pages = 8) {
   return make;
 }
 
-void send_control(int control, const wire::Bytes& bytes, std::vector<int> with = {}) {
-  alignas(cmsghdr) std::array<char, CMSG_SPACE(8 * sizeof(int))> space{};
-  iovec part{const_cast<std::byte*>(bytes.data()), bytes.size()};
-  msghdr message{};
-  message.msg_iov = &part;
-  message.msg_iovlen = 1;
-  if (!with.empty()) {
-    const std::size_t size = with.size() * sizeof(int);
-    message.msg_control = space.data();
-    message.msg_controllen = CMSG_SPACE(size);
-    cmsghdr* const extra = CMSG_FIRSTHDR(&message);
-    extra->cmsg_level = SOL_SOCKET;
-    extra->cmsg_type = SCM_RIGHTS;
-    extra->cmsg_len = CMSG_LEN(size);
-    std::memcpy(CMSG_DATA(extra), with.data(), size);
-  }
-  REQUIRE(::sendmsg(control, &message, MSG_NOSIGNAL) >= 0);
+void send_control(int control, const wire::Bytes& bytes, const std::vector<int>& with = {}) {
+  REQUIRE(send_with_files(control, bytes, with, 0) >= 0);
 }
 
 std::unique_ptr<Channel> open_channel(int control, std::uint32_t number) {
@@ -203,7 +190,7 @@ class Inside {
   int lines_ = 0;
   Deeds deeds_;
   Catalog catalog_;
-  Descriptor control_;
+  OwnedFile control_;
   int theirs_ = -1;
   std::uint64_t pings_ = 0;
   std::map<std::uint32_t, std::unique_ptr<Channel>> channels_;

@@ -92,7 +92,7 @@ void misbehave(Channel& channel, const std::string& how) {
   if (how == "unasked pong") send(encode(Control(Ping{1})));
   if (how == "cancel") send(encode(Control(Cancel{0, 1})));
   if (how == "stays") ::signal(SIGTERM, SIG_IGN);
-  if (how == "closes" || how == "stays") channel = Channel(Descriptor());
+  if (how == "closes" || how == "stays") channel = Channel(OwnedFile());
   if (how == "hangs up") {
     ::close(control_socket);
     for (;;) ::pause();
@@ -116,11 +116,11 @@ int main(int, char** argv) {
   if (how == "version") hello.back() = std::byte{9};
   if (how == "magic") hello[1] = std::byte{'?'};
   send(hello);
-  Channel channel((Descriptor(receive())));
+  Channel channel((OwnedFile(receive())));
   if (!channel.receive().ok()) return 1;
   if (how == "made") reply(channel, Stepped{});
   if (how == "dies while it makes") ::_exit(4);
-  if (how == "closes while it makes") channel = Channel(Descriptor());
+  if (how == "closes while it makes") channel = Channel(OwnedFile());
   if (how != "closes while it makes")
     reply(channel, how == "refuses" ? Made{false, Error{ErrorCode::exhausted, "it has no room"}}
                                     : Made{how.starts_with("steps"), {}});

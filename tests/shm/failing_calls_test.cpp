@@ -24,13 +24,13 @@ std::string said(const Result<T>& result) {
 }
 
 struct Ends {
-  Descriptor one, two;
+  OwnedFile one, two;
   Ends() {
     std::array<int, 2> ends{};
     REQUIRE(::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, ends.data()) ==
             0);
-    one = Descriptor(ends[0]);
-    two = Descriptor(ends[1]);
+    one = OwnedFile(ends[0]);
+    two = OwnedFile(ends[1]);
   }
 };
 
@@ -71,7 +71,7 @@ TEST_CASE("a slab that cannot be made says why, and leaves nothing") {
 
 TEST_CASE("a slab that cannot be mapped is refused") {
   const auto slab = Slab::make().value();
-  const Descriptor file(::dup(slab->descriptor()));
+  const OwnedFile file(::dup(slab->descriptor()));
   const auto mapped_with = [&](const char* function) {
     const FailingCall fails(function, EPERM);
     return said(SlabView::map(file));
@@ -137,7 +137,7 @@ TEST_CASE("a socket of shared memory that cannot be made or reached says why") {
     const FailingCall fails("socket", EACCES, 2);
     CHECK(said(listen_at(path)) == socket + " cannot be asked who serves it" + denied);
   }
-  const Descriptor listener = std::move(listen_at(path).value());
+  const OwnedFile listener = std::move(listen_at(path).value());
   CHECK(said(listen_at(path)) ==
         socket + " is in use by a process that runs: end it, or name another address");
   CHECK(std::filesystem::status(path).permissions() ==
@@ -153,7 +153,7 @@ TEST_CASE("a socket of shared memory that cannot be made or reached says why") {
   CHECK(accept_from(listener).has_value());  // the one that went away
   CHECK_FALSE(accept_from(listener).has_value());
   for (const char* function : {"accept4", "getsockopt"}) {
-    const Descriptor reader = std::move(connect_to(path).value());
+    const OwnedFile reader = std::move(connect_to(path).value());
     {
       const FailingCall fails(function, EACCES);
       CHECK_FALSE(accept_from(listener).has_value());
@@ -170,10 +170,10 @@ TEST_CASE("a socket's name has at most 107 bytes, and 65 wait at it") {
   const std::string too_long = "unavailable: the name of socket " + more + " is too long";
   CHECK(said(listen_at(more)) == too_long);
   CHECK(said(connect_to(more)) == too_long);
-  const Descriptor listener = std::move(listen_at(most).value());
-  std::vector<Descriptor> readers;
+  const OwnedFile listener = std::move(listen_at(most).value());
+  std::vector<OwnedFile> readers;
   for (int i = 0; i < 65; ++i) {
-    Result<Descriptor> reader = connect_to(most);
+    Result<OwnedFile> reader = connect_to(most);
     REQUIRE(reader.ok());
     readers.push_back(std::move(*reader));
   }
@@ -208,7 +208,7 @@ TEST_CASE("a reader that could not be let in is let in later") {
   Folder folder;
   const auto owner = machine(options_of(folder, {1, 5}));
   const FailingCall fails("accept4", EMFILE);
-  const Descriptor reader = std::move(connect_to(folder.socket(1)).value());
+  const OwnedFile reader = std::move(connect_to(folder.socket(1)).value());
   REQUIRE(send_word(reader, Greeting{{3, 1}, {1, 5}}) == Sent::yes);
   Packet packet;
   REQUIRE(until([&] {

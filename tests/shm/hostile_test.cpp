@@ -5,6 +5,7 @@
 
 #include <array>
 
+#include "base/file_packets.h"
 #include "base/random.h"
 #include "tests/shm/world.h"
 
@@ -16,7 +17,7 @@ namespace {
 
 constexpr std::size_t small = std::size_t{64} << 10U;
 
-Packet next_packet(const Descriptor& socket) {
+Packet next_packet(const OwnedFile& socket) {
   Packet packet;
   REQUIRE(until([&] {
     packet = receive_packet(socket);
@@ -25,7 +26,7 @@ Packet next_packet(const Descriptor& socket) {
   return packet;
 }
 
-std::string declined(const Descriptor& socket) {
+std::string declined(const OwnedFile& socket) {
   for (;;) {
     const Packet packet = next_packet(socket);
     REQUIRE(packet.kind == Packet::Kind::word);
@@ -37,7 +38,7 @@ std::string declined(const Descriptor& socket) {
 struct Rogue {
   Folder folder;
   std::unique_ptr<SharedMemory> owner = machine(options_of(folder, {1, 5}));
-  Descriptor socket;
+  OwnedFile socket;
 
   Rogue() { socket = std::move(connect_to(folder.socket(1)).value()); }
   void say(const Word& word) const { REQUIRE(send_word(socket, word) == Sent::yes); }
@@ -52,15 +53,15 @@ struct Rogue {
 
 /// The two ends of a connection to an owner that is nobody.
 struct FalseOwner {
-  Descriptor owner;
+  OwnedFile owner;
   std::shared_ptr<Attachment> reader;
 
   FalseOwner() {
     std::array<int, 2> ends{};
     REQUIRE(::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, ends.data()) ==
             0);
-    owner = Descriptor(ends[0]);
-    reader = std::make_shared<Attachment>(Origin{1, 1}, Descriptor(ends[1]),
+    owner = OwnedFile(ends[0]);
+    reader = std::make_shared<Attachment>(Origin{1, 1}, OwnedFile(ends[1]),
                                           std::make_shared<const Bell>());
   }
   std::string refused() const {
@@ -71,8 +72,8 @@ struct FalseOwner {
   }
 };
 
-Descriptor memory(off_t size, int seals) {
-  Descriptor file(::memfd_create("sluice", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+OwnedFile memory(off_t size, int seals) {
+  OwnedFile file(::memfd_create("sluice", MFD_CLOEXEC | MFD_ALLOW_SEALING));
   REQUIRE(file);
   REQUIRE(::ftruncate(file.get(), size) == 0);
   REQUIRE(::fcntl(file.get(), F_ADD_SEALS, seals) == 0);
@@ -116,7 +117,7 @@ TEST_CASE("a reader that says what it should not is declined") {
   }
   SECTION("another reader's life") {
     rogue.greet();
-    const Descriptor other = std::move(connect_to(rogue.folder.socket(1)).value());
+    const OwnedFile other = std::move(connect_to(rogue.folder.socket(1)).value());
     REQUIRE(send_word(other, Greeting{{3, 1}, {1, 5}}) == Sent::yes);
     CHECK(declined(other) == "this life has greeted before");
   }
@@ -147,7 +148,7 @@ TEST_CASE("a block that a reader does not have is not given back, and what it ha
   CHECK(rogue.owner->totals().quarantined == small);
   rogue.say(Back{{handle}});  // nobody listens any more
   CHECK_FALSE(rogue.owner->lend({3, 1}, pattern(small, 1)));
-  rogue.socket.reset();
+  rogue.socket.close();
   CHECK(until([&] { return rogue.owner->totals().free == BlockPool::slab_bytes; }));
 }
 
@@ -156,13 +157,13 @@ TEST_CASE("an owner that shows anything but a sealed slab is not read") {
   {
     const FalseOwner pair;
     const int sealed = F_SEAL_SHRINK | F_SEAL_GROW;
-    const auto show = [&](const Descriptor& file, std::uint32_t slab = 0) {
+    const auto show = [&](const OwnedFile& file, std::uint32_t slab = 0) {
       REQUIRE(send_word(pair.owner, Offer{slab}, file.get()) == Sent::yes);
       return pair.refused();
     };
-    SECTION("no descriptor") { CHECK(show({}) == "no descriptor came with it"); }
+    SECTION("no descriptor") { CHECK(show(OwnedFile()) == "no descriptor came with it"); }
     SECTION("a file") {
-      Descriptor file(::open("/tmp", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600));
+      OwnedFile file(::open("/tmp", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600));
       REQUIRE(file);
       // A temporary file system's files can be sealed too, others not.
       const std::string why = show(file);
@@ -172,7 +173,7 @@ TEST_CASE("an owner that shows anything but a sealed slab is not read") {
     SECTION("a pipe") {
       std::array<int, 2> ends{};
       REQUIRE(::pipe2(ends.data(), O_CLOEXEC) == 0);
-      const Descriptor read(ends[0]), write(ends[1]);
+      const OwnedFile read(ends[0]), write(ends[1]);
       CHECK(show(read) == "the descriptor is not of memory that can be sealed");
     }
     SECTION("not sealed") { CHECK(show(memory(slab_file_bytes, 0)) == "the memory is not sealed"); }
@@ -195,7 +196,7 @@ TEST_CASE("an owner that shows anything but a sealed slab is not read") {
       CHECK(pair.refused() == "a word that only a reader says");
     }
     SECTION("more slabs than there may be") {
-      const Descriptor slab = memory(slab_file_bytes, sealed);
+      const OwnedFile slab = memory(slab_file_bytes, sealed);
       std::string why;
       for (std::uint32_t i = 0; i < Attachment::slabs_max; ++i) {
         REQUIRE(send_word(pair.owner, Offer{i}, slab.get()) == Sent::yes);
@@ -212,20 +213,7 @@ TEST_CASE("descriptors beyond one are closed, and the packet is refused") {
   const FalseOwner pair;
   const std::size_t descriptors = open_descriptors();
   std::array<int, 3> sent{pair.owner.get(), pair.owner.get(), pair.owner.get()};
-  wire::Bytes bytes = write_word(Offer{0});
-  iovec piece{bytes.data(), bytes.size()};
-  alignas(cmsghdr) std::array<std::byte, CMSG_SPACE(sizeof sent)> beside{};
-  msghdr message{};
-  message.msg_iov = &piece;
-  message.msg_iovlen = 1;
-  message.msg_control = beside.data();
-  message.msg_controllen = beside.size();
-  cmsghdr* const part = CMSG_FIRSTHDR(&message);
-  part->cmsg_level = SOL_SOCKET;
-  part->cmsg_type = SCM_RIGHTS;
-  part->cmsg_len = CMSG_LEN(sizeof sent);
-  std::memcpy(CMSG_DATA(part), sent.data(), sizeof sent);
-  REQUIRE(::sendmsg(pair.owner.get(), &message, MSG_NOSIGNAL) > 0);
+  REQUIRE(send_with_files(pair.owner.get(), write_word(Offer{0}), sent, 0) > 0);
   CHECK(pair.refused() == "more than one descriptor in a packet");
   CHECK(open_descriptors() == descriptors);
 }

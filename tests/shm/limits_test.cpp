@@ -27,7 +27,7 @@ std::string words(const LentCounts& counts) {
          ", held " + std::to_string(counts.held_bytes) + ": " + counts.why;
 }
 
-Packet next_packet(const Descriptor& socket) {
+Packet next_packet(const OwnedFile& socket) {
   Packet packet;
   REQUIRE(until([&] {
     packet = receive_packet(socket);
@@ -36,8 +36,8 @@ Packet next_packet(const Descriptor& socket) {
   return packet;
 }
 
-Descriptor reader_of(const Folder& folder, Origin life) {
-  Descriptor socket = std::move(connect_to(folder.socket(1)).value());
+OwnedFile reader_of(const Folder& folder, Origin life) {
+  OwnedFile socket = std::move(connect_to(folder.socket(1)).value());
   REQUIRE(send_word(socket, Greeting{life, {1, 5}}) == Sent::yes);
   const Packet packet = next_packet(socket);
   REQUIRE(packet.kind == Packet::Kind::word);
@@ -68,7 +68,7 @@ TEST_CASE("a machine's memory is as many whole slabs as it may have, from 1 to 6
 TEST_CASE("values below the least size are neither made nor lent there, nor counted") {
   Folder folder;
   const auto one = machine(options_of(folder, {1, 5}));
-  const Descriptor reader = reader_of(folder, {3, 1});
+  const OwnedFile reader = reader_of(folder, {3, 1});
   REQUIRE(send_word(reader, Mapped{0}) == Sent::yes);
   lend(*one, {3, 1}, pattern(small, 1));
   CHECK_FALSE(one->make(small - 1));
@@ -89,7 +89,7 @@ TEST_CASE("what went which way to a machine is counted, all of it") {
   SharedMemoryOptions options = options_of(folder, {1, 5});
   options.reader_bytes_max = 4 * small;
   const auto one = machine(std::move(options));
-  const Descriptor reader = reader_of(folder, {3, 1});
+  const OwnedFile reader = reader_of(folder, {3, 1});
   CHECK(words(one->counts(3)) == "0 in place of 0, copied 0, in messages 0 of 0, held 0: ");
   CHECK_FALSE(one->lend({3, 1}, pattern(small, 1)));
   CHECK(words(one->counts(3)) ==
@@ -124,7 +124,7 @@ TEST_CASE("what went which way to a machine is counted, all of it") {
 TEST_CASE("who is suspected gets nothing until it is met again, that life and earlier ones") {
   Folder folder;
   const auto one = machine(options_of(folder, {1, 5}));
-  const Descriptor reader = reader_of(folder, {3, 7});
+  const OwnedFile reader = reader_of(folder, {3, 7});
   REQUIRE(send_word(reader, Mapped{0}) == Sent::yes);
   const Ref<Buffer> bytes = pattern(small, 1);
   lend(*one, {3, 7}, bytes);
@@ -179,7 +179,7 @@ TEST_CASE("blocks of several slabs are lent and read, each slab when its reader 
   options.reader_bytes_max = 4 * slab;
   const auto one = machine(std::move(options));
   {
-    const Descriptor rogue = reader_of(folder, {3, 1});
+    const OwnedFile rogue = reader_of(folder, {3, 1});
     for (std::uint32_t shown = 1; shown < 3; ++shown) {
       const Packet packet = next_packet(rogue);
       REQUIRE(std::get<Offer>(packet.word).slab == shown);
@@ -218,14 +218,14 @@ TEST_CASE("what a peer declines is told to people, on either side") {
     REQUIRE(notices.size() == 1);
     return notices[0];
   };
-  const Descriptor reader = reader_of(folder, {3, 1});
+  const OwnedFile reader = reader_of(folder, {3, 1});
   REQUIRE(send_word(reader, Declined{"no room"}) == Sent::yes);
   CHECK(std::get<Declined>(next_packet(reader).word).why == "it declined");
   CHECK(noticed(*one) == "machine 3 does not read this machine's memory: no room");
   // Another that stands at an owner's socket.
-  const Descriptor listener = std::move(listen_at(folder.socket(2)).value());
+  const OwnedFile listener = std::move(listen_at(folder.socket(2)).value());
   one->meet({2, 7});
-  std::optional<Descriptor> owner;
+  std::optional<OwnedFile> owner;
   REQUIRE(until([&] { return (owner = accept_from(listener)).has_value(); }));
   CHECK(std::get<Greeting>(next_packet(*owner).word).from == Origin{1, 5});
   REQUIRE(send_word(*owner, Declined{"not you"}) == Sent::yes);
@@ -237,8 +237,8 @@ TEST_CASE("what a peer declines is told to people, on either side") {
 TEST_CASE("a reader hears 64 words in a turn, and is shown 64 slabs") {
   std::array<int, 2> ends{};
   REQUIRE(::socketpair(AF_UNIX, kind_of_socket, 0, ends.data()) == 0);
-  const Descriptor owner(ends[0]);
-  const auto reader = std::make_shared<Attachment>(Origin{1, 1}, Descriptor(ends[1]),
+  const OwnedFile owner(ends[0]);
+  const auto reader = std::make_shared<Attachment>(Origin{1, 1}, OwnedFile(ends[1]),
                                                    std::make_shared<const Bell>());
   const auto shown = Slab::make().value();
   for (std::uint32_t i = 0; i <= 64; ++i)
@@ -258,9 +258,9 @@ TEST_CASE("a reader hears 64 words in a turn, and is shown 64 slabs") {
 TEST_CASE("what cannot be given back at once waits, in its order, and rings") {
   std::array<int, 2> ends{};
   REQUIRE(::socketpair(AF_UNIX, kind_of_socket, 0, ends.data()) == 0);
-  Descriptor owner(ends[0]);
+  OwnedFile owner(ends[0]);
   const auto bell = std::make_shared<const Bell>();
-  const auto reader = std::make_shared<Attachment>(Origin{1, 1}, Descriptor(ends[1]), bell);
+  const auto reader = std::make_shared<Attachment>(Origin{1, 1}, OwnedFile(ends[1]), bell);
   const auto shown = Slab::make().value();
   REQUIRE(send_word(owner, Offer{0}, shown->descriptor()) == Sent::yes);
   std::string why;
@@ -320,16 +320,16 @@ TEST_CASE("512 readers are let in, and the next when one has gone") {
   {
     Folder folder;
     const auto one = machine(options_of(folder, {1, 5}));
-    std::deque<Descriptor> readers;
-    const auto in = [&](Descriptor socket) {  // it is answered, so it was let in
+    std::deque<OwnedFile> readers;
+    const auto in = [&](OwnedFile socket) {  // it is answered, so it was let in
       REQUIRE(send_word(socket, Mapped{0}) == Sent::yes);
       CHECK(std::get<Declined>(next_packet(socket).word).why == "no greeting");
       return socket;
     };
     for (std::size_t i = 0; i + 2 < SharedMemory::connections_max; ++i)
       readers.push_back(in(std::move(connect_to(folder.socket(1)).value())));
-    Descriptor talks = reader_of(folder, {2, 1}), last = reader_of(folder, {3, 1});
-    const Descriptor waits = std::move(connect_to(folder.socket(1)).value());
+    OwnedFile talks = reader_of(folder, {2, 1}), last = reader_of(folder, {3, 1});
+    const OwnedFile waits = std::move(connect_to(folder.socket(1)).value());
     REQUIRE(send_word(waits, Mapped{0}) == Sent::yes);
     REQUIRE(send_word(talks, Mapped{0}) == Sent::yes);
     lend(*one, {2, 1}, pattern(small, 1));  // a turn later

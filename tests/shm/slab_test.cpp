@@ -28,8 +28,8 @@ std::string found(const SlabView& view, const wire::Handle& handle, std::size_t 
   return bytes.ok() ? "found" : bytes.error().message;
 }
 
-Descriptor copy_of(const Slab& slab) {
-  return Descriptor(::fcntl(slab.descriptor(), F_DUPFD_CLOEXEC, 0));
+OwnedFile copy_of(const Slab& slab) {
+  return OwnedFile(::fcntl(slab.descriptor(), F_DUPFD_CLOEXEC, 0));
 }
 
 }  // namespace
@@ -81,17 +81,17 @@ TEST_CASE("a reader finds a block by its generation, and nothing past the slab's
 }
 
 TEST_CASE("memory that is not a slab of another's is not mapped") {
-  const auto why = [](const Descriptor& file) {
+  const auto why = [](const OwnedFile& file) {
     const auto view = SlabView::map(file);
     return view.ok() ? std::string("mapped") : view.error().message;
   };
   const auto slab = Slab::make().value();
   CHECK(why(copy_of(*slab)) == "mapped");
-  CHECK(why(Descriptor()) == "no descriptor came with it");
-  CHECK(why(Descriptor(::open("/dev/null", O_RDONLY | O_CLOEXEC))) ==
+  CHECK(why(OwnedFile()) == "no descriptor came with it");
+  CHECK(why(OwnedFile(::open("/dev/null", O_RDONLY | O_CLOEXEC))) ==
         "the descriptor is not of memory that can be sealed");
   const auto memory = [](off_t size, int seals) {
-    Descriptor file(::memfd_create("test", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+    OwnedFile file(::memfd_create("test", MFD_CLOEXEC | MFD_ALLOW_SEALING));
     REQUIRE(::ftruncate(file.get(), size) == 0);
     REQUIRE(::fcntl(file.get(), F_ADD_SEALS, seals) == 0);
     return file;

@@ -38,32 +38,32 @@ std::unique_ptr<RemoteMemory> made(const TcpMemoryOptions& options) {
 }
 
 /// False: not in so many milliseconds.
-bool can(short event, const tcp::Descriptor& socket, int most_ms) {
+bool can(short event, const OwnedFile& socket, int most_ms) {
   pollfd one{socket.get(), event, 0};
   return ::poll(&one, 1, most_ms) == 1;
 }
 
-tcp::Descriptor dialed(std::uint16_t port) {
-  tcp::Descriptor socket = tcp::dial({"127.0.0.1", port});
+OwnedFile dialed(std::uint16_t port) {
+  OwnedFile socket = tcp::dial({"127.0.0.1", port});
   REQUIRE(socket);
   REQUIRE(can(POLLOUT, socket, 20'000));
   return socket;
 }
 
-void say(const tcp::Descriptor& socket, std::span<const std::byte> bytes) {
+void say(const OwnedFile& socket, std::span<const std::byte> bytes) {
   std::size_t sent = 0;
   tcp::send(socket, std::span(&bytes, 1), sent);
 }
 
 /// What comes in so many milliseconds, at most one `room`; ended: the other side has.
-tcp::Moved hear(const tcp::Descriptor& socket, std::span<std::byte> room, int most_ms,
+tcp::Moved hear(const OwnedFile& socket, std::span<std::byte> room, int most_ms,
                 std::size_t& bytes) {
   bytes = 0;
   return can(POLLIN, socket, most_ms) ? tcp::receive(socket, room, bytes) : tcp::Moved::none;
 }
 
 /// Says `bytes` one by one; how many, until the other side ends it.
-std::size_t said_slowly(const tcp::Descriptor& socket, std::span<const std::byte> bytes) {
+std::size_t said_slowly(const OwnedFile& socket, std::span<const std::byte> bytes) {
   std::array<std::byte, 4096> some{};
   std::size_t said = 0, unused = 0;
   for (; said < bytes.size(); ++said) {
@@ -78,11 +78,11 @@ std::size_t said_slowly(const tcp::Descriptor& socket, std::span<const std::byte
 /// An owner of which each byte is said when the test says so.
 struct OwnerByHand {
   std::uint16_t port = 0;
-  tcp::Descriptor listener = tcp::listen_at("127.0.0.1", port).value();
+  OwnedFile listener = tcp::listen_at("127.0.0.1", port).value();
   tcp::Grants grants;
   std::shared_ptr<tcp::Region> region = tcp::Region::make(region_bytes);
   tcp::Key key;
-  tcp::Descriptor socket{};
+  OwnedFile socket{};
   std::optional<tcp::Serving> serving{};
 
   explicit OwnerByHand(bool is_encrypted) {
@@ -115,8 +115,8 @@ struct OwnerByHand {
 };
 
 /// The reader's side of a connection, by hand, that has proved its secret.
-tcp::Descriptor proven(const tcp::Key& key, tcp::Link& link) {
-  tcp::Descriptor socket = dialed(key.owner.port);
+OwnedFile proven(const tcp::Key& key, tcp::Link& link) {
+  OwnedFile socket = dialed(key.owner.port);
   while (true) {
     const auto bytes = link.to_send();
     say(socket, bytes);
@@ -139,9 +139,9 @@ TEST_CASE("a stranger that says its hello, or its proof, byte by byte is ended i
   const std::shared_ptr<tcp::Region> region = tcp::Region::make(region_bytes);
   const tcp::Key key = (*owner)->grant(region);
   const std::array<std::byte, tcp::hello_bytes> hello = encode(tcp::Hello{key.grant, true, {}});
-  const tcp::Descriptor slow = dialed(key.owner.port);
+  const OwnedFile slow = dialed(key.owner.port);
   CHECK(said_slowly(slow, hello) < hello.size() - 1);
-  const tcp::Descriptor later = dialed(key.owner.port);
+  const OwnedFile later = dialed(key.owner.port);
   say(later, hello);
   CHECK(said_slowly(later, std::array<std::byte, tcp::proof_bytes>{}) < tcp::proof_bytes - 1);
 }
@@ -202,7 +202,7 @@ TEST_CASE("a read of which the owner says half, and then ends, has no bytes") {
       owner.listen();
       const std::size_t all = 65536 + (is_encrypted ? tcp::tag_bytes : 0);
       say(owner.socket, owner.owed(all - lacking));
-      owner.socket = tcp::Descriptor();
+      owner.socket = OwnedFile();
       CHECK_FALSE(ended.wait_for(1));
       CHECK_FALSE(ended.wait_for(2));
       CHECK(ended.has_each_ended_once(1, 3));
@@ -218,7 +218,7 @@ TEST_CASE("a reader that asks and does not read is ended in time, and others are
     const std::shared_ptr<tcp::Region> region = tcp::Region::make(region_bytes);
     const tcp::Key key = (*owner)->grant(region);
     tcp::Link link(key, tcp::Nonce{}, std::make_shared<Landing>());
-    const tcp::Descriptor socket = proven(key, link);
+    const OwnedFile socket = proven(key, link);
     // More than the system keeps for a connection.
     for (std::uint64_t number = 1; number <= 64; ++number)
       link.ask(number, {{0, region_bytes}, {}});

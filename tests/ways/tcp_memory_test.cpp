@@ -62,7 +62,7 @@ class Stranger {
   }
 
  private:
-  tcp::Descriptor socket_;
+  OwnedFile socket_;
 };
 
 template <typename Condition>
@@ -173,7 +173,7 @@ TEST_CASE("a port that answers nothing ends reads in time") {
   // Takes no connection, or takes it and says nothing.
   for (const bool is_full : {true, false}) {
     std::uint16_t port = 0;
-    tcp::Descriptor listener(tcp::listen_at("127.0.0.1", port).value());
+    OwnedFile listener(tcp::listen_at("127.0.0.1", port).value());
     std::vector<Stranger> before;
     if (is_full) {
       REQUIRE(::listen(listener.get(), 0) == 0);

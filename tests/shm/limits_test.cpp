@@ -299,7 +299,7 @@ TEST_CASE("what cannot be given back at once waits, in its order, and rings") {
   hear();
   CHECK(heard == generation);
   CHECK(most == handles_max);
-  owner.reset();  // nobody needs anything back
+  owner.close();  // nobody needs anything back
   give_back();
   CHECK_FALSE(reader->waits());
   CHECK_FALSE(reader->hear(why));
@@ -336,7 +336,7 @@ TEST_CASE("512 readers are let in, and the next when one has gone") {
     REQUIRE(send_word(last, Mapped{0}) == Sent::yes);
     lend(*one, {3, 1}, pattern(small, 1));  // and another
     CHECK(receive_packet(waits).kind == Packet::Kind::none);
-    last.reset();
+    last.close();
     CHECK(std::get<Declined>(next_packet(waits).word).why == "no greeting");
   }
   REQUIRE(::setrlimit(RLIMIT_NOFILE, &before) == 0);

@@ -1,4 +1,4 @@
-"""The same workflow files in one process and as six processes (a home, a registry, four machines): the same bytes.
+"""The same workflow files in one process and as six processes (a home and five machines): the same bytes.
 
     python3 six_processes_test.py SLUICE ROOT
 
@@ -26,11 +26,11 @@ QUESTION = [picture(), text("what color is the circle")]
 CAPITAL = [text("What is the capital of France?")]
 # Name: workflow, roles of the machines besides the home, turns (session and what is said).
 CASES = {
-    "image_chat": ("image_chat", ["parser", "vit", "vae", "llm, diffusion"],
+    "image_chat": ("image_chat", ["parser", "vit", "vit", "vae", "llm, diffusion"],
                    [("q", QUESTION), ("d", [text("draw a red circle")]), ("q", [text("what color is the square")])]),
-    "vlm_split": ("vlm_split", ["parser", "eyes", "eyes", "llm"],
+    "vlm_split": ("vlm_split", ["parser", "eyes", "eyes", "llm", "llm"],
                   [("a", [picture(), text("What is there?")]), ("b", [text("And here?")]), ("a", [text("What else?")])]),
-    "smollm2": ("chat", ["parser", "llm", "llm", "llm"],
+    "smollm2": ("chat", ["parser", "llm", "llm", "llm", "llm"],
                 [("a", CAPITAL), ("b", [text("Name three colors.")]), ("a", [text("And of Italy?")])]),
 }
 

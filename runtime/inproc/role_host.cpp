@@ -16,16 +16,20 @@ std::string identity_of(std::size_t workflow, const std::string& name,
   return std::filesystem::weakly_canonical(included_from, ignored).string() + "/" + name;
 }
 
-void RoleHost::expect(const WorkflowSpec& spec, const std::vector<bool>& here) {
+void RoleHost::expect(const WorkflowSpec& spec, const std::vector<bool>& here,
+                      const std::vector<bool>& elsewhere) {
   ++expected_;
   for (const GlobalParamSpec& param : spec.global_params) {
     const std::string id = identity_of(expected_, param.name.text, param.included_from);
     shared_names_.emplace(id, std::to_string(expected_) + "/" + param.name.text);
-    bool used = false, elsewhere = false;
+    bool is_here = false, is_elsewhere = false;
     for (std::size_t i = 0; i < spec.roles.size(); ++i)
-      for (const Name& name : spec.roles[i].global_params)
-        if (name.text == param.name.text) (here[i] ? used : elsewhere) = true;
-    if (used && elsewhere) shared_.insert(id);
+      for (const Name& name : spec.roles[i].global_params) {
+        if (name.text != param.name.text) continue;
+        is_here = is_here || here[i];
+        is_elsewhere = is_elsewhere || elsewhere[i];
+      }
+    if (is_here && is_elsewhere) shared_.insert(id);
   }
 }
 

@@ -42,8 +42,10 @@ class RoleHost {
       : catalog_(catalog), options_(std::move(options)) {}
 
   /// Before `add`, of all workflows in their order, where some roles run in other processes: what
-  /// those share with roles of this one, in whichever workflow. `here`: as for `add`.
-  void expect(const WorkflowSpec& spec, const std::vector<bool>& here);
+  /// those share with roles of this one, in whichever workflow. `here`: as for `add`; `elsewhere`:
+  /// by role, whether it runs in another process; one may do both.
+  void expect(const WorkflowSpec& spec, const std::vector<bool>& here,
+              const std::vector<bool>& elsewhere);
   /// Where each node of a workflow runs; what is there already is used again. Borrows the plan.
   /// Errors: a plugin or a parameter that cannot be made.
   /// `here`: by role, whether it runs in this process; empty: all do. A node of another process has

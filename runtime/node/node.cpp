@@ -155,7 +155,13 @@ Result<void> NodeImpl::begin(std::span<const Graph> graphs, const Catalog& catal
       here.push_back(std::ranges::find(machines, options_.self) != machines.end());
     return here;
   };
-  for (std::size_t i = 0; i < graphs.size(); ++i) host_->expect(*graphs[i].spec, here_of(i));
+  for (std::size_t i = 0; i < graphs.size(); ++i) {
+    std::vector<bool> elsewhere;
+    for (const std::vector<std::uint32_t>& machines : options_.placed[i])
+      elsewhere.push_back(std::ranges::any_of(
+          machines, [&](std::uint32_t machine) { return machine != options_.self; }));
+    host_->expect(*graphs[i].spec, here_of(i), elsewhere);
+  }
   std::vector<HistoryPlaces> histories =
       history_places(graphs, options_.placed, options_.machines.size());
   for (std::size_t i = 0; i < graphs.size(); ++i) {

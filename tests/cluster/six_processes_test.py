@@ -30,6 +30,9 @@ CASES = {
                    [("q", QUESTION), ("d", [text("draw a red circle")]), ("q", [text("what color is the square")])]),
     "vlm_split": ("vlm_split", ["parser", "eyes", "eyes", "llm", "llm"],
                   [("a", [picture(), text("What is there?")]), ("b", [text("And here?")]), ("a", [text("What else?")])]),
+    "prefill_decode": ("prefill_decode", ["parser", "reader, writer", "writer", "reader", "writer"],
+                       [("a", [text("What is there?")]), ("b", [text("And here?")]), ("c", [text("What else?")]),
+                        ("a", [text("Go on.")])]),
     "smollm2": ("chat", ["parser", "llm", "llm", "llm", "llm"],
                 [("a", CAPITAL), ("b", [text("Name three colors.")]), ("a", [text("And of Italy?")])]),
 }
@@ -87,7 +90,7 @@ def compare(name: str, folder: str, sets: list[str]) -> None:
 def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         os.environ["XDG_RUNTIME_DIR"] = folder
-        for name in ("image_chat", "vlm_split"):
+        for name in ("image_chat", "vlm_split", "prefill_decode"):
             compare(name, folder, [])
         if found := glob.glob(os.path.join(ROOT, "fetched/**/SmolLM2*.gguf"), recursive=True):
             compare("smollm2", folder, ["--set", f"roles.llm.model={found[0]}",

@@ -39,9 +39,11 @@ const std::string included = "include: [library.yaml]\n";
 const std::string own = "global_params: { said: { kind: memory } }\n";
 
 /// Of the parameters that a machine makes: what each is called among others; empty: with nobody.
+/// `elsewhere`: roles of the first workflow that run on another machine too.
 std::vector<std::string> names_of(const std::vector<std::string>& workflows,
                                   const std::vector<std::vector<bool>>& here,
-                                  std::uint64_t* made = nullptr) {
+                                  std::uint64_t* made = nullptr,
+                                  std::vector<bool> elsewhere = {false, false}) {
   const ScratchFolder folder;
   std::ofstream(folder.path() + "/library.yaml") << library;
   Catalog catalog;
@@ -73,7 +75,10 @@ std::vector<std::string> names_of(const std::vector<std::string>& workflows,
     loaded.push_back(load_workflow_file(path).value());
     plans.push_back(plan_workflow(loaded[i], catalog.declarations()));
     REQUIRE_FALSE(has_errors(loaded[i].diagnostics));
-    host.expect(loaded[i].spec, here[i]);
+    if (i != 0) elsewhere = {false, false};
+    for (std::size_t role = 0; role < here[i].size(); ++role)
+      elsewhere[role] = elsewhere[role] || !here[i][role];
+    host.expect(loaded[i].spec, here[i], elsewhere);
   }
   for (std::size_t i = 0; i < workflows.size(); ++i)
     REQUIRE(host.add(loaded[i].spec, plans[i], here[i]).ok());
@@ -95,6 +100,13 @@ TEST_CASE("parameters of one name in two workflows are two, and each has its own
         Names{"2/said"});
   // Nobody shares it.
   CHECK(names_of({workflow(own, "")}, {{true, true}}) == Names{""});
+}
+
+TEST_CASE("a role on several machines shares its parameter with itself, whoever else is here") {
+  const std::vector<std::string> one{workflow(own, "")};
+  CHECK(names_of(one, {{true, true}}, nullptr, {true, true}) == Names{"1/said"});
+  CHECK(names_of(one, {{true, true}}, nullptr, {false, true}) == Names{"1/said"});
+  CHECK(names_of(one, {{true, true}}, nullptr, {false, false}) == Names{""});
 }
 
 TEST_CASE("a parameter that workflows include from one file is one, named by the first of them") {

@@ -95,15 +95,26 @@ std::string registered_elsewhere(const RegistryKeeper* registry,
          "another name";
 }
 
-/// What to do about machines that do not come, where a run starts none: "" where it does.
-std::string who_starts(const Cluster& cluster) {
-  if (cluster.spec().homes().size() == 1) return "";
-  const ClusterMachine& keeper = cluster.spec().machines[cluster.spec().keeper()];
-  const std::string up = "; where calls begin on several machines, `sluice up " +
-                         cluster.spec().file + "` starts the others";
-  return keeper.home ? up + ", and `sluice run --cluster " + cluster.spec().file + " --name " +
-                           keeper.name.text + "` is the one that keeps the list"
-                     : up;
+/// What to do about machines that do not come: "" where a run starts them.
+std::string what_to_do(const Cluster& cluster, std::uint32_t self) {
+  const ClusterSpec& spec = cluster.spec();
+  if (!is_of_this_computer(cluster))
+    return "; start each with `sluice node --cluster " + spec.file +
+           " --name MACHINE`; one that runs says itself, or in what `sluice up` prints, what keeps "
+           "it out: other keys, another address or other workflows";
+  if (spec.homes().size() == 1) return "";
+  std::string help = "; where calls begin on several machines, ";
+  if (spec.homes().size() < spec.machines.size())
+    help += "`sluice up " + spec.file + "` starts those that are no homes, and ";
+  std::string homes;
+  for (const std::uint32_t home : spec.homes()) {
+    if (home == self) continue;
+    homes += (homes.empty() ? "" : ", ");
+    homes += "`sluice run --cluster " + spec.file + " --name ";
+    homes += spec.machines[home].name.text + "`";
+    if (home == spec.keeper()) homes += " (which keeps the list of who is there)";
+  }
+  return help + "each other home is a process of yours: " + homes;
 }
 
 }  // namespace
@@ -211,13 +222,7 @@ Result<std::unique_ptr<ClusterHome>> ClusterHome::begin(
   if (Result<void> all = home->wait_for_members(patience, told_to_end); !all.ok()) {
     if (all.error().code == ErrorCode::cancelled) return all.error();
     kept->print();
-    if (is_of_this_computer(cluster))
-      return Error{all.error().code, all.error().message + who_starts(cluster)};
-    return Error{all.error().code, all.error().message +
-                                       "; start each with `sluice node --cluster " +
-                                       cluster.spec().file +
-                                       " --name MACHINE`; one that runs says itself what keeps it "
-                                       "out: other keys, another address or other workflows"};
+    return Error{all.error().code, all.error().message + what_to_do(cluster, self)};
   }
   home->restarts_ = std::make_unique<Restarts>(
       cluster, self, *home->node_, home->supervisor_ ? &*home->supervisor_ : nullptr, patience);

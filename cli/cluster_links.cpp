@@ -152,11 +152,19 @@ void check_keys(LoadedCluster& cluster) {
   }
   for (const ClusterMachine& machine : cluster.spec.machines)
     if (is_name(machine.name.text)) kept.check_secret(machine.name.text);
+  // Which may be elsewhere too; who starts a machine that needs it is told.
+  if (const std::string shared = folder + "/" + shared_secret_name; is_mine(shared))
+    if (const auto secret = read_shared_secret(folder); !secret.ok())
+      error("bad-key", secret.error().message, "");
   if (missing.empty()) return;
+  // A pair that is made anew is another identity, which nobody knows.
+  const std::string copies = "copy " + std::string(missing.size() == 1 ? "it" : "them") +
+                             " from where `sluice keys` made the pair; for a machine that has "
+                             "none, ";
   error("missing-keys",
         has_folder ? "the folder of keys " + folder + " has no " + files
                    : "there is no folder of keys " + folder,
-        who_makes(folder, missing));
+        (missing.size() < cluster.spec.machines.size() ? copies : "") + who_makes(folder, missing));
 }
 
 void check_registry(LoadedCluster& cluster) {

@@ -46,8 +46,16 @@ std::string host_of(const std::string& address) {
 /// Of the keys' folder; without keys, of the folder that only this user enters.
 Result<std::array<std::uint8_t, 32>> secret_of(const Cluster& cluster) {
   const ClusterSpec& spec = cluster.spec();
-  if (spec.keys)
-    return read_shared_secret((fs::path(spec.file).parent_path() / spec.keys->text).string());
+  if (spec.keys) {
+    const fs::path folder = fs::path(spec.file).parent_path() / spec.keys->text;
+    const std::string file = (folder / shared_secret_name).string();
+    if (std::error_code failed; fs::symlink_status(file, failed).type() == fs::file_type::not_found)
+      return invalid_argument(file +
+                              " is not there, by which machines that share pages know each other: "
+                              "copy it, with mode 0600, from the folder in which `sluice keys` "
+                              "made it; where it is gone, the same `sluice keys` makes it anew");
+    return read_shared_secret(folder.string());
+  }
   return page_secret(cluster.folder);
 }
 

@@ -46,13 +46,26 @@ Result<void> check_are_new(const std::string& directory, const std::vector<std::
                           "; no key was made: leave those machines out, or move the files away");
 }
 
+/// Without it machines share no pages, and their keys are not made again for it.
+int make_shared_secret(const std::string& directory) {
+  if (const Result<void> written = write_shared_secret(directory); !written)
+    return fail(written.error().message);
+  std::printf(
+      "%s/%s was gone and is made anew; the keys are kept. Copy it to each machine that "
+      "shares pages.\n",
+      directory.c_str(), shared_secret_name);
+  return 0;
+}
+
 int make_all(const std::string& directory, const std::vector<std::string>& machines) {
+  struct stat facts {};
+  const std::string shared = directory + "/" + shared_secret_name;
+  const bool was_there = ::lstat(shared.c_str(), &facts) == 0;
   if (const Result<void> all_new = check_are_new(directory, machines); !all_new.ok())
-    return fail(all_new.error().message);
+    return was_there ? fail(all_new.error().message) : make_shared_secret(directory);
   if (mkdir(directory.c_str(), 0700) != 0 && errno != EEXIST)
     return fail(directory + ": cannot be made: " + std::strerror(errno));
   // Who may write there could put other keys in the place of these.
-  struct stat facts {};
   if (::stat(directory.c_str(), &facts) == 0 && S_ISDIR(facts.st_mode) &&
       (facts.st_mode & 022U) != 0 && (facts.st_mode & S_ISVTX) == 0)
     return fail(directory +
@@ -65,8 +78,6 @@ int make_all(const std::string& directory, const std::vector<std::string>& machi
       return fail(written.error().message);
     std::printf("%s/%s.public  %s\n", directory.c_str(), machine.c_str(), keys->public_key.c_str());
   }
-  const std::string shared = directory + "/" + shared_secret_name;
-  const bool was_there = ::lstat(shared.c_str(), &facts) == 0;
   if (const Result<void> written = write_shared_secret(directory); !written)
     return fail(written.error().message);
   std::printf("Beside each .public stands its .secret, which only this user may read. %s %s.\n",

@@ -39,8 +39,10 @@ Result<PoolSnapshot> ask_pools(const ClusterPlace& place) {
   const Result<std::vector<RunningProcess>> running = find_running(place);
   if (!running.ok()) return running.error();
   PoolSnapshot snapshot;
+  std::string asked;
   for (const RunningProcess& process : *running) {
     if (process.machine.empty()) continue;
+    asked += (asked.empty() ? "'" : ", '") + process.machine + "'";
     const ProcessAnswer answer = ask_process(process);
     if (answer.silent.empty())
       add_pools(process.machine, answer.json, snapshot);
@@ -49,9 +51,9 @@ Result<PoolSnapshot> ask_pools(const ClusterPlace& place) {
   }
   snapshot.seconds = seconds_now();
   if (snapshot.pools.empty())
-    snapshot.nobody = "no machine of " + place.spec.file +
-                      " that runs here has a pool: none of its roles lists a `paged_kv`, or those "
-                      "that do are in `hosts`, which do not tell of theirs";
+    snapshot.nobody = "no machine of " + place.spec.file + " that runs here (" + asked +
+                      ") has a pool: none of its roles lists a `paged_kv`; `sluice status` says "
+                      "which machines do not run";
   return snapshot;
 }
 

@@ -290,6 +290,14 @@ class Placer {
     return it == cluster_.diagnostics.end() ? nullptr : &*it;
   }
 
+  static std::string all_roles(std::span<const std::string_view> names) {
+    constexpr std::size_t told_most = 12;
+    std::string all;
+    for (const std::string_view name : names.first(std::min(names.size(), told_most)))
+      all.append(all.empty() ? "their roles: " : ", ").append(name);
+    return all + (names.size() > told_most ? ", ..." : "");
+  }
+
   void place_role(std::uint32_t at, const Name& role) {
     std::vector<std::string_view> names;
     for (const WorkflowSpec* workflow : workflows_)
@@ -300,11 +308,12 @@ class Placer {
         unknown_ = true;
       else
         meant_.insert(near);
-      const std::string help = near.empty() ? "" : "did you mean '" + near + "'?";
+      std::string help = near.empty() ? "" : "did you mean '" + near + "'?";
       if (Diagnostic* const said = said_of_name(role)) {
         if (!help.empty()) said->suggestion = help;
         return;
       }
+      if (near.empty()) help = all_roles(names);
       return error(role.mark, "unknown-role", "no workflow has a role " + in_quotes(role.text),
                    help);
     }

@@ -39,7 +39,7 @@ bool take_piece(zmq::socket_t& socket, zmq::message_t& piece) {
 }
 
 /// What an event of a connection's monitor means; nothing: the connection lives.
-std::optional<Broken> meaning(unsigned event, unsigned value) {
+std::optional<Broken> meaning(unsigned event, unsigned value, bool has_keys) {
   switch (event) {
     case ZMQ_EVENT_CLOSED:
       return Broken{"nobody answers at its address"};
@@ -50,6 +50,7 @@ std::optional<Broken> meaning(unsigned event, unsigned value) {
                     Reason::key};
     case ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL:
     case ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL:
+      if (!has_keys) return Broken{"no handshake could be made: does it stand still, or use keys?"};
       return Broken{
           "no handshake could be made: does it stand still, does it use keys, and is its public "
           "key the one that is known here?",
@@ -62,7 +63,9 @@ std::optional<Broken> meaning(unsigned event, unsigned value) {
 }  // namespace
 
 ParcelSocket::ParcelSocket(zmq::context_t& context, const SocketSettings& settings, bool bound)
-    : socket_(context, bound ? zmq::socket_type::router : zmq::socket_type::dealer), bound_(bound) {
+    : socket_(context, bound ? zmq::socket_type::router : zmq::socket_type::dealer),
+      bound_(bound),
+      has_keys_(!settings.keys.public_key.empty()) {
   arrivals.descriptor = socket_.get(zmq::sockopt::fd);
   const int lease = static_cast<int>(settings.lease.count());
   socket_.set(zmq::sockopt::linger, leave_within_ms);
@@ -172,7 +175,7 @@ std::optional<Broken> ParcelSocket::fate() {
     std::uint32_t value = 0;
     std::memcpy(&what, event.data(), 2);
     std::memcpy(&value, static_cast<const char*>(event.data()) + 2, 4);
-    std::optional<Broken> means = meaning(what, value);
+    std::optional<Broken> means = meaning(what, value, has_keys_);
     if (means && (!known || known->why.empty())) known = std::move(means);
   }
   return known;

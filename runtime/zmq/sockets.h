@@ -79,7 +79,7 @@ class ParcelSocket {
 
   zmq::socket_t socket_;
   zmq::socket_t monitor_;
-  bool bound_;
+  bool bound_, has_keys_;
   zmq::message_t route_, head_, body_;
 };
 

@@ -221,7 +221,8 @@ machines:
     sluice("keys", keys, "--machine", "front")
     one = found('"tcp://10.0.0.1:7000"')
     expect("a machine without a key", len(one) == 1 and one[0][:3] == (3, 7, "missing-keys") and "no talk.public" in one[0][3]
-           and one[0][4] == f"`sluice keys {keys} --machine talk` makes it", one)
+           and one[0][4] == ("copy it from where `sluice keys` made the pair; for a machine that has none, "
+                              f"`sluice keys {keys} --machine talk` makes it"), one)
     sluice("keys", keys, "--machine", "talk")
     expect("keys and addresses that are right", found('"tcp://10.0.0.1:7000"', '"tcp://[fe80::1]:65535"') == [], "")
     # Each machine has its own secret, and one that validates a file need not be any of them.

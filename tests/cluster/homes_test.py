@@ -311,7 +311,7 @@ def mistakes_are_told(folder: str):
     check(done.returncode != 0 and f"`sluice run --cluster {cluster} --name side` is that machine" in done.stdout,
           done.stdout)
     done = told("run", "--cluster", cluster, "--join-within", "1", "--prompt", "x")
-    check(done.returncode != 0 and f"`sluice up {cluster}` starts the others" in done.stdout, done.stdout)
+    check(done.returncode != 0 and f"`sluice up {cluster}` starts those that are no homes, and each other home is" in done.stdout, done.stdout)
 
 
 def main() -> int:

@@ -191,7 +191,9 @@ TEST_CASE("no call begins at a home that is not let in yet, and says so at once"
   REQUIRE(eventually([&] { return cluster.node(arm).lives() == 2; }));
   const auto [early, nothing] = cluster.call_at(arm);
   CHECK(!early.ok);
-  CHECK(early.error.message == "no call can begin at machine 'arm' until it is let in");
+  CHECK(early.error.message ==
+        "no call can begin at machine 'arm' until it is let in by machine 'front', which keeps the "
+        "list of who is there");
   cluster.network.let_go(0, arm);
   REQUIRE(joins(cluster, arm));
   CHECK(cluster.call_at(arm).first.ok);

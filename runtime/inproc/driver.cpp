@@ -281,6 +281,7 @@ void Driver::end_early(OpenCall& open, CallOutcome outcome) {
 void Driver::handle_close() {
   closing_ = true;
   if (peers_) peers_->gates.end();
+  for (const NodePlace& place : places_) place.wake_lanes();
   for (const auto& of_node : running_)
     for (LaneActivation* activation : of_node)
       if (activation != nullptr) activation->cancel();
@@ -372,7 +373,7 @@ void Driver::end(EndCall& end) {
 
 void Driver::yielded(LaneActivation& activation, YieldedFields& fields, bool last) {
   if (!activation.stepped && !may_yield(activation))
-    wait([&] { return activation.cancelled() || may_yield(activation); });
+    activation.wait([&] { return activation.cancelled() || may_yield(activation); });
   if (begin_to_drive()) {
     advance();
     if (recorder_) recorder_->follows(activation, steady_now());

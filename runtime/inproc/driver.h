@@ -110,10 +110,6 @@ class Driver final : public std::enable_shared_from_this<Driver>,
   bool may_yield(const LaneActivation& activation) const override {
     return !peers_ || peers_->gates.is_open(activation.place().node->id);
   }
-  void wait(const std::function<bool()>& done) override { peers_->gates.wait(done); }
-  void cancelled() override {
-    if (peers_) peers_->gates.wake();
-  }
 
   // The side of several machines: driver_peers.cpp.
   Ref<Buffer> make_shared(std::size_t size, std::span<const std::uint32_t> readers) override;

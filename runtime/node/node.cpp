@@ -119,7 +119,6 @@ class NodeImpl final : public Node, private LifeOwner {
   const std::shared_ptr<ReplicaDesk> desk_;
   std::vector<OwnedGraph> graphs_;
   std::size_t window_ = 0;
-  const std::shared_ptr<GateWaits> waits_ = std::make_shared<GateWaits>();
 
   mutable std::mutex mutex_;
   std::condition_variable changed_;
@@ -275,7 +274,6 @@ Result<std::shared_ptr<Life>> NodeImpl::new_life() {
     place.stops = graphs_[i].stops;
     place.window = window_;
     place.sessions_max = options_.sessions_max;
-    place.waits = waits_;
     place.history = graphs_[i].history;
     place.histories = histories;
     place.port = &life->port();

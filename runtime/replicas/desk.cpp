@@ -17,15 +17,12 @@ void ReplicaDesk::begin(Origin self, NodePort& port) {
 }
 
 void ReplicaDesk::end(Origin self, const std::string& why) {
-  {
-    const std::lock_guard lock(mutex_);
-    if (port_ == nullptr || life_ != self) return;
-    port_ = nullptr;
-    asked_.all_lost(why);
-    served_.all_over([](LaneActivation* one) { one->cancel(); });
-    wake_all();
-  }
-  cancelled();
+  const std::lock_guard lock(mutex_);
+  if (port_ == nullptr || life_ != self) return;
+  port_ = nullptr;
+  asked_.all_lost(why);
+  served_.all_over([](LaneActivation* one) { one->cancel(); });
+  wake_all();
 }
 
 void ReplicaDesk::joined(Origin life) {
@@ -155,18 +152,13 @@ bool ReplicaDesk::wait(ReplicaEar& ear, std::span<const std::uint64_t> numbers,
 
 std::string ReplicaDesk::heard(Origin from, const Control& control,
                                std::span<const std::byte> parcel) {
-  std::string problem;
-  {
-    const std::lock_guard lock(mutex_);
-    if (port_ == nullptr || asked_.is_late(from) || served_.is_late(from)) return {};
-    wire::Lending lending{port_->lender(), from};
-    Result<ReplicaParcel> read = decode_replica(parcel.subspan(control.body), lending);
-    if (!read.ok()) return read.error().message;
-    read->workflow = control.workflow;
-    problem = hear(from, std::move(read).value(), weight_of(parcel.size(), lending));
-  }
-  cancelled();  // it may be what a role waits for
-  return problem;
+  const std::lock_guard lock(mutex_);
+  if (port_ == nullptr || asked_.is_late(from) || served_.is_late(from)) return {};
+  wire::Lending lending{port_->lender(), from};
+  Result<ReplicaParcel> read = decode_replica(parcel.subspan(control.body), lending);
+  if (!read.ok()) return read.error().message;
+  read->workflow = control.workflow;
+  return hear(from, std::move(read).value(), weight_of(parcel.size(), lending));
 }
 
 std::string ReplicaDesk::hear(Origin from, ReplicaParcel parcel, std::size_t weight) {
@@ -182,10 +174,12 @@ std::string ReplicaDesk::hear_order(Origin from, const ReplicaParcel& parcel) {
   const std::uint64_t number = parcel.activation;
   if (const auto problem = served_.order_problem(from, number); !problem.empty())
     return std::string(problem);
+  LaneActivation* const one = served_.find(from, number);
   if (const auto* const taken = std::get_if<ReplicaTaken>(&parcel.what)) {
     if (!served_.taken(from, number, taken->bytes))
       return "it gives back more bytes of an activation than it was sent";
-  } else if (LaneActivation* const one = served_.find(from, number)) {
+    if (one != nullptr) one->wake_lane();
+  } else if (one != nullptr) {
     one->cancel();
   }
   return {};
@@ -331,7 +325,7 @@ std::vector<std::string> warnings_of(const LaneActivation& activation) {
 
 void ReplicaDesk::yielded(LaneActivation& activation, YieldedFields& fields, bool) {
   if (!activation.stepped && !may_yield(activation))
-    wait([&] { return activation.cancelled() || may_yield(activation); });
+    activation.wait([&] { return activation.cancelled() || may_yield(activation); });
   ReplicaYielded frame{.values = std::exchange(fields, {}), .warnings = warnings_of(activation)};
   const std::lock_guard lock(mutex_);
   Work& work = work_of(activation);
@@ -377,21 +371,6 @@ bool ReplicaDesk::may_yield(const LaneActivation& activation) const {
   const std::lock_guard lock(mutex_);
   const Work& work = *works_.at(&activation);
   return served_.may_yield(work.owner, work.number);
-}
-
-void ReplicaDesk::wait(const std::function<bool()>& done) {
-  for (;;) {
-    const std::uint64_t seen = changes_.load();
-    if (done()) return;
-    std::unique_lock lock(changes_mutex_);
-    changed_.wait(lock, [&] { return changes_.load() != seen; });
-  }
-}
-
-void ReplicaDesk::cancelled() {
-  const std::lock_guard lock(changes_mutex_);
-  changes_.fetch_add(1);
-  changed_.notify_all();
 }
 
 Ref<Buffer> ReplicaDesk::make_shared(std::size_t size, std::span<const std::uint32_t> readers) {

@@ -12,7 +12,6 @@
 // Source: docs/CLUSTER.md, "Each replica, over machines"; docs/WIRE.md, "Replicas elsewhere".
 #pragma once
 
-#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <map>
@@ -106,8 +105,6 @@ class ReplicaDesk final : public std::enable_shared_from_this<ReplicaDesk>, priv
   void ended(LaneActivation& activation, std::unique_ptr<Error> error, bool released) override;
   void released(LaneActivation& activation) override;
   bool may_yield(const LaneActivation& activation) const override;
-  void wait(const std::function<bool()>& done) override;
-  void cancelled() override;
   Ref<Buffer> make_shared(std::size_t size, std::span<const std::uint32_t> readers) override;
 
   // Under the lock.
@@ -143,11 +140,6 @@ class ReplicaDesk final : public std::enable_shared_from_this<ReplicaDesk>, priv
   std::map<const LaneActivation*, std::unique_ptr<Work>> works_;
   std::vector<RolePlace> replicas_;     // of this machine that others have asked for
   std::shared_ptr<ReplicaDesk> alive_;  // while a role has something of it
-
-  // Roles that wait until they may yield: whoever changes something counts it.
-  std::mutex changes_mutex_;
-  std::condition_variable changed_;
-  std::atomic<std::uint64_t> changes_{0};
 };
 
 }  // namespace sluice

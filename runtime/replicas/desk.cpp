@@ -20,15 +20,14 @@ void ReplicaDesk::end(Origin self, const std::string& why) {
   const std::lock_guard lock(mutex_);
   if (port_ == nullptr || life_ != self) return;
   port_ = nullptr;
-  asked_.all_lost(why);
+  wake(asked_.all_lost(why));
   served_.all_over([](LaneActivation* one) { one->cancel(); });
-  wake_all();
 }
 
 void ReplicaDesk::joined(Origin life) {
   const std::lock_guard lock(mutex_);
   if (life.incarnation > 0) over({life.machine, life.incarnation - 1}, "it has begun anew");
-  asked_.joined(life);
+  wake(asked_.joined(life));
 }
 
 void ReplicaDesk::lost(Origin life, const std::string& why) {
@@ -37,13 +36,12 @@ void ReplicaDesk::lost(Origin life, const std::string& why) {
 }
 
 void ReplicaDesk::over(Origin life, const std::string& why) {
-  asked_.lost(life, why);
+  wake(asked_.lost(life, why));
   served_.over(life, [](LaneActivation* one) { one->cancel(); });
-  wake_all();
 }
 
-void ReplicaDesk::wake_all() {
-  for (const auto& [number, ear] : ears_) ear->said.notify_all();
+void ReplicaDesk::wake(std::span<const std::uint64_t> ended) {
+  for (const std::uint64_t number : ended) ears_.at(number)->said.notify_all();
 }
 
 std::size_t ReplicaDesk::asked() const {

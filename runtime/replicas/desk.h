@@ -112,7 +112,8 @@ class ReplicaDesk final : public std::enable_shared_from_this<ReplicaDesk>, priv
   ReplicaBegin begin_of(const LaneActivation& activation) const;
   void send(Origin to, const ReplicaParcel& parcel);
   void over(Origin life, const std::string& why);
-  void wake_all();
+  /// Whoever waits for these, which were asked for.
+  void wake(std::span<const std::uint64_t> ended);
   std::string hear(Origin from, ReplicaParcel parcel, std::size_t weight);
   std::string hear_begin(Origin from, std::uint32_t workflow, std::uint64_t number,
                          ReplicaBegin begin, std::size_t weight);

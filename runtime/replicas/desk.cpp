@@ -56,12 +56,8 @@ std::size_t ReplicaDesk::served() const {
 
 // ---- what roles that stand for replicas elsewhere want
 
-std::optional<std::uint32_t> ReplicaDesk::workflow_of(const PlanNode& node) const {
-  for (std::uint32_t i = 0; i < graphs_.size(); ++i) {
-    const std::vector<PlanNode>& nodes = graphs_[i].plan->nodes;
-    if (node.id < nodes.size() && &nodes[node.id] == &node) return i;
-  }
-  return {};
+std::uint32_t ReplicaDesk::workflow_of(const PlanNode& node) const {
+  return workflows_.at(&node - node.id);  // nodes stand in the order of their ids
 }
 
 ReplicaBegin ReplicaDesk::begin_of(const LaneActivation& activation) const {
@@ -88,12 +84,12 @@ Result<ReplicaAsked> ReplicaDesk::ask(std::uint32_t machine, const LaneActivatio
   const std::lock_guard lock(mutex_);
   const Result<Origin> life = asked_.life_of(machine, what);
   if (!life.ok()) return life.error();
-  const std::optional<std::uint32_t> workflow = workflow_of(node);
-  SLUICE_CHECK(port_ != nullptr && workflow, "a replica elsewhere of a workflow that is not known");
-  const ReplicaPlace place{*workflow, node.id, begin.replica};
+  SLUICE_CHECK(port_ != nullptr, "a replica elsewhere is asked for between two lives");
+  const std::uint32_t workflow = workflow_of(node);
+  const ReplicaPlace place{workflow, node.id, begin.replica};
   wire::Lending lending{port_->lender(), *life};
   Result<wire::Bytes> parcel =
-      encode_replica({*workflow, asked_.next_number(), std::move(begin)}, lending);
+      encode_replica({workflow, asked_.next_number(), std::move(begin)}, lending);
   if (!parcel.ok())
     return Error{parcel.error().code, "the inputs of " + what + " cannot be sent to machine '" +
                                           names_[machine] + "': " + parcel.error().message};
@@ -268,12 +264,7 @@ std::string ReplicaDesk::hear_begin(Origin from, std::uint32_t workflow, std::ui
 }
 
 std::size_t ReplicaDesk::replica_here(const RolePlace& place) {
-  std::size_t index = 0;
-  while (index < replicas_.size() &&
-         (replicas_[index].lane != place.lane || replicas_[index].instance != place.instance))
-    ++index;
-  if (index == replicas_.size()) replicas_.push_back(place);
-  return index;
+  return replicas_.try_emplace({place.lane, place.instance}, replicas_.size()).first->second;
 }
 
 // ---- what runs here for others

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/make_thread.h"
 #include "runtime/inproc/lane.h"
 
 namespace sluice {
@@ -64,8 +65,11 @@ Driver::Driver(std::shared_ptr<const Plan> plan, std::shared_ptr<Sessions> sessi
 
 Driver::~Driver() = default;
 
-void Driver::run() {
-  clock_ = std::thread([this] { tick(); });
+Result<void> Driver::run() {
+  Result<std::thread> made = make_thread("a workflow's clock", [this] { tick(); });
+  if (!made.ok()) return made.error();
+  clock_ = std::move(made).value();
+  return {};
 }
 
 // ---- news

@@ -43,8 +43,8 @@ class Driver final : public std::enable_shared_from_this<Driver>,
          std::unique_ptr<Peers> peers = nullptr);
   ~Driver();
 
-  /// Starts the clock's thread.
-  void run();
+  /// Starts the clock's thread. Errors: exhausted.
+  Result<void> run();
   /// Ends all calls for their callers, who hear why, tells what runs, and starts nothing more. Not
   /// from an observer.
   void close(const std::string& why = "the runner was destroyed before the call ended");

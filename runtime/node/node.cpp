@@ -176,7 +176,7 @@ Result<void> NodeImpl::begin(std::span<const Graph> graphs, const Catalog& catal
         wire::ports_of(*graphs[i].spec, *graph.plan, catalog.declarations()));
     add_to_desk(*graphs[i].spec, catalog, graph, options_.placed[i]);
   }
-  host_->run();
+  if (Result<void> run = host_->run(); !run.ok()) return run;
   incarnation_ = options_.incarnation;
   Result<std::shared_ptr<Life>> made = new_life();
   if (!made.ok()) return made.error();
@@ -289,7 +289,12 @@ Result<std::shared_ptr<Life>> NodeImpl::new_life() {
     over_ = asks_ = false;
     changed_.notify_all();
   }
-  life->start(std::move(drivers), std::move(transport).value());
+  Result<void> begun = life->start(std::move(drivers), std::move(transport).value());
+  if (!begun.ok()) {
+    const std::lock_guard lock(mutex_);
+    over_ = true;  // the next one is tried for
+    return begun.error();
+  }
   if (is_home()) set_runners(life);
   return life;
 }

@@ -5,11 +5,17 @@
 #include <utility>
 
 #include "base/failpoint.h"
+#include "runtime/inproc/lane.h"
 
 namespace sluice {
 
 bool NodePlace::reads(std::string_view field) const {
   return std::ranges::find(inputs, field) != inputs.end();
+}
+
+void NodePlace::wake_lanes() const {
+  for (const RolePlace& replica : replicas)
+    if (replica.lane != nullptr) replica.lane->ear().wake();
 }
 
 namespace {
@@ -142,6 +148,12 @@ Result<Tensor> LaneActivation::make_output(std::string_view field, Dtype dtype,
   }
   return Tensor::zeros(dtype, std::move(shape));
 }
+
+void LaneActivation::wait(const std::function<bool()>& done) const {
+  place_->replicas[replica_].lane->ear().wait(done);
+}
+
+void LaneActivation::wake_lane() const { place_->replicas[replica_].lane->ear().wake(); }
 
 void LaneActivation::end(Result<void> result, bool released) {
   failpoint("activation_ended");

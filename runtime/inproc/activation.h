@@ -41,12 +41,8 @@ class RoleListener {
   virtual void ended(LaneActivation& activation, std::unique_ptr<Error> error, bool released) = 0;
   /// For one that had ended before its role let go of it.
   virtual void released(LaneActivation& activation) = 0;
-  /// False while a role should not yield for it.
+  /// False while a role should not yield for it. Whoever changes that wakes the lane.
   virtual bool may_yield(const LaneActivation&) const { return true; }
-  /// Until `done`, which is asked again when `may_yield` may have changed or one was cancelled.
-  virtual void wait(const std::function<bool()>&) {}
-  /// An activation was cancelled.
-  virtual void cancelled() {}
   /// Memory that this machine shares with one of these, holding anything. Null: there is none.
   virtual Ref<Buffer> make_shared(std::size_t, std::span<const std::uint32_t>) { return {}; }
 
@@ -81,10 +77,12 @@ class LaneActivation final : public Activation {
 
   void cancel() {
     cancelled_.store(true, std::memory_order_relaxed);
-    listener_->cancelled();
+    wake_lane();
   }
   bool may_yield() const { return listener_->may_yield(*this); }
-  void wait(const std::function<bool()>& done) const { listener_->wait(done); }
+  /// On its lane, until `done`, which is asked again when the lane is woken.
+  void wait(const std::function<bool()>& done) const;
+  void wake_lane() const;
   ActivationId id() const { return id_; }
   std::size_t instance() const { return instance_; }
   const NodePlace& place() const { return *place_; }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/make_thread.h"
 #include "runtime/inproc/lane.h"
 
 namespace sluice {
@@ -64,8 +65,11 @@ Driver::Driver(std::shared_ptr<const Plan> plan, std::shared_ptr<Sessions> sessi
 
 Driver::~Driver() = default;
 
-void Driver::run() {
-  clock_ = std::thread([this] { tick(); });
+Result<void> Driver::run() {
+  Result<std::thread> made = make_thread("a workflow's clock", [this] { tick(); });
+  if (!made.ok()) return made.error();
+  clock_ = std::move(made).value();
+  return {};
 }
 
 // ---- news
@@ -281,6 +285,7 @@ void Driver::end_early(OpenCall& open, CallOutcome outcome) {
 void Driver::handle_close() {
   closing_ = true;
   if (peers_) peers_->gates.end();
+  for (const NodePlace& place : places_) place.wake_lanes();
   for (const auto& of_node : running_)
     for (LaneActivation* activation : of_node)
       if (activation != nullptr) activation->cancel();
@@ -372,7 +377,7 @@ void Driver::end(EndCall& end) {
 
 void Driver::yielded(LaneActivation& activation, YieldedFields& fields, bool last) {
   if (!activation.stepped && !may_yield(activation))
-    wait([&] { return activation.cancelled() || may_yield(activation); });
+    activation.wait([&] { return activation.cancelled() || may_yield(activation); });
   if (begin_to_drive()) {
     advance();
     if (recorder_) recorder_->follows(activation, steady_now());

@@ -43,8 +43,8 @@ class Driver final : public std::enable_shared_from_this<Driver>,
          std::unique_ptr<Peers> peers = nullptr);
   ~Driver();
 
-  /// Starts the clock's thread.
-  void run();
+  /// Starts the clock's thread. Errors: exhausted.
+  Result<void> run();
   /// Ends all calls for their callers, who hear why, tells what runs, and starts nothing more. Not
   /// from an observer.
   void close(const std::string& why = "the runner was destroyed before the call ended");
@@ -109,10 +109,6 @@ class Driver final : public std::enable_shared_from_this<Driver>,
   void released(LaneActivation& activation) override;
   bool may_yield(const LaneActivation& activation) const override {
     return !peers_ || peers_->gates.is_open(activation.place().node->id);
-  }
-  void wait(const std::function<bool()>& done) override { peers_->gates.wait(done); }
-  void cancelled() override {
-    if (peers_) peers_->gates.wake();
   }
 
   // The side of several machines: driver_peers.cpp.

@@ -97,12 +97,13 @@ bool Driver::pass_windows() {
     tell(back.to, control);
     failpoint("bytes_returned");
   }
-  const std::vector<NodeId> changed = windows.take_changed();
-  for (const NodeId node : changed) gates.set(node, !windows.may_yield(node));
-  const bool wakes = !changed.empty() || !peers_->came.empty();
-  for (const NodeId node : peers_->came) gates.came(node);
+  for (const NodeId node : windows.take_changed()) {
+    gates.set(node, !windows.may_yield(node));
+    if (windows.may_yield(node)) places_[node].wake_lanes();
+  }
+  for (const NodeId node : peers_->came)
+    if (gates.came(node)) places_[node].wake_lanes();
   peers_->came.clear();
-  if (wakes) gates.wake();
   if (!windows.may_yield(entry_node) || !loop_.start_next()) return false;
   loop_.run();
   return true;

@@ -16,6 +16,7 @@
 
 #include "roles/role.h"
 #include "runtime/inproc/activation.h"
+#include "runtime/inproc/lane_ear.h"
 #include "runtime/mailbox.h"
 
 namespace sluice {
@@ -64,6 +65,8 @@ class Lane {
   /// On the thread that runs it.
   void push_here(LaneActivation* activation) { caused_.push(activation); }
   bool is_here() const { return current_ == this; }
+  /// Where whoever runs it waits until a role may yield.
+  LaneEar& ear() { return ear_; }
 
   /// Runs what there is until nothing is left or `closing`. By whoever was told that it is ready.
   void work(const std::atomic<bool>& closing);
@@ -104,6 +107,7 @@ class Lane {
   bool stepping_ = false;           // a stepped role has work
   std::atomic<bool> taken_{false};  // a thread runs it, or is being found
   Mailbox<LaneActivation> mailbox_;
+  LaneEar ear_;
 };
 
 }  // namespace sluice

@@ -1,7 +1,10 @@
 #include "runtime/inproc/lane_threads.h"
 
 #include <chrono>
+#include <string>
+#include <utility>
 
+#include "base/make_thread.h"
 #include "base/worker_pool.h"
 #include "runtime/mailbox.h"
 
@@ -22,13 +25,18 @@ Lane& LaneThreads::make() {
   return *lanes_.back();
 }
 
-void LaneThreads::run(std::uint32_t threads) {
+Result<void> LaneThreads::run(std::uint32_t threads) {
   ready_ = ReadyLanes(lanes_.size());
   asleep_.reserve(lanes_.size());
   for (std::size_t i = 0; i < lanes_.size(); ++i) {
     Sleeper& self = *sleepers_.emplace_back(std::make_unique<Sleeper>());
-    threads_.emplace_back([this, &self, threads] { work(self, threads); });
+    Result<std::thread> made =
+        make_thread("lane " + std::to_string(i + 1) + " of " + std::to_string(lanes_.size()),
+                    [this, &self, threads] { work(self, threads); });
+    if (!made.ok()) return made.error();
+    threads_.push_back(std::move(made).value());
   }
+  return {};
 }
 
 void LaneThreads::ready(Lane& lane) {

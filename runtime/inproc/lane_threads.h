@@ -14,6 +14,7 @@
 #include <thread>
 #include <vector>
 
+#include "base/result.h"
 #include "runtime/inproc/lane.h"
 #include "runtime/inproc/ready_lanes.h"
 
@@ -29,8 +30,8 @@ class LaneThreads {
 
   /// It lives as long as this.
   Lane& make();
-  /// `threads`: those that roles of one lane may compute on; 0: all.
-  void run(std::uint32_t threads);
+  /// `threads`: those that roles of one lane may compute on; 0: all. Errors: exhausted.
+  Result<void> run(std::uint32_t threads);
   /// The lane has work, and no thread.
   void ready(Lane& lane);
 

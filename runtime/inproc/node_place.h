@@ -38,6 +38,8 @@ struct NodePlace {
   bool hold_last = false;
 
   bool reads(std::string_view field) const;
+  /// What its roles wait for may have changed.
+  void wake_lanes() const;
 };
 
 }  // namespace sluice

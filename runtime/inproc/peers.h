@@ -42,7 +42,7 @@ struct Peers {
   Peers(const Plan& plan, DriverPlace at)
       : place(std::move(at)),
         windows(plan, place.stops, place.window),
-        gates(plan.nodes.size(), place.waits),
+        gates(plan.nodes.size()),
         lives(place.where.machines, false),
         wrong(place.where.machines),
         let_in(others_of(place.where)),

@@ -253,7 +253,7 @@ std::vector<PoolReport> RoleHost::pools(std::chrono::milliseconds patience) cons
   return all;
 }
 
-void RoleHost::run() { lanes_.run(options_.threads); }
+Result<void> RoleHost::run() { return lanes_.run(options_.threads); }
 
 Result<void> RoleHost::end_session(const std::string& session) {
   const std::size_t calls = sessions_->end(session, [&] {

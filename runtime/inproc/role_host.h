@@ -53,7 +53,7 @@ class RoleHost {
   Result<std::vector<NodePlace>> add(const WorkflowSpec& spec, const Plan& plan,
                                      const std::vector<bool>& here = {},
                                      const SplitRoles& split = {});
-  void run();
+  Result<void> run();
 
   /// Of all workflows; whoever drives may outlive the rest of the host.
   const std::shared_ptr<Sessions>& sessions() const { return sessions_; }

@@ -158,11 +158,11 @@ Result<std::vector<std::unique_ptr<Runner>>> Runner::create_together(std::span<c
     drivers.push_back(std::make_shared<Driver>(std::move(plan), host->sessions(),
                                                std::move(places).value(), options));
   }
-  host->run();
+  if (Result<void> run = host->run(); !run.ok()) return run.error();
   std::vector<std::unique_ptr<Runner>> runners;
   std::vector<IdleRule> rules;
   for (std::size_t i = 0; i < drivers.size(); ++i) {
-    drivers[i]->run();
+    if (Result<void> run = drivers[i]->run(); !run.ok()) return run.error();
     rules.push_back(idle_rule(*graphs[i].spec));
     runners.push_back(make_runner(host, drivers[i],
                                   input_ports(*graphs[i].spec, *graphs[i].plan, catalog), {}, {}));

@@ -44,18 +44,20 @@ Life::Life(const NodeOptions& options, Origin self, LifeOwner& owner, ReplicaDes
 
 Life::~Life() { stop(false, "the machine's life is over"); }
 
-void Life::start(std::vector<std::shared_ptr<Driver>> drivers,
-                 std::unique_ptr<Transport> transport) {
+Result<void> Life::start(std::vector<std::shared_ptr<Driver>> drivers,
+                         std::unique_ptr<Transport> transport) {
   {
     const std::lock_guard lock(made_mutex_);
     drivers_ = std::move(drivers);
     transport_ = std::move(transport);
   }
   make_session_desk();
-  for (const auto& driver : drivers_) driver->run();
+  for (const auto& driver : drivers_)
+    if (Result<void> run = driver->run(); !run.ok()) return run;
   desk_.begin(self_, *this);
   transport_->start(*this);
   failpoint("life_began");
+  return {};
 }
 
 void Life::stop(bool leaves, const std::string& why) {

@@ -59,7 +59,9 @@ class Life final : private TransportListener, private NodePort {
 
   /// Before `start`: the drivers' port.
   NodePort& port() { return *this; }
-  void start(std::vector<std::shared_ptr<Driver>> drivers, std::unique_ptr<Transport> transport);
+  /// Errors: exhausted (threads).
+  Result<void> start(std::vector<std::shared_ptr<Driver>> drivers,
+                     std::unique_ptr<Transport> transport);
   /// Ends the calls, whose callers hear why, then hears nothing more. `leaves`: the machine stops,
   /// and says so.
   void stop(bool leaves, const std::string& why);

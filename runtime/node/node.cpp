@@ -119,7 +119,6 @@ class NodeImpl final : public Node, private LifeOwner {
   const std::shared_ptr<ReplicaDesk> desk_;
   std::vector<OwnedGraph> graphs_;
   std::size_t window_ = 0;
-  const std::shared_ptr<GateWaits> waits_ = std::make_shared<GateWaits>();
 
   mutable std::mutex mutex_;
   std::condition_variable changed_;
@@ -183,7 +182,7 @@ Result<void> NodeImpl::begin(std::span<const Graph> graphs, const Catalog& catal
         wire::ports_of(*graphs[i].spec, *graph.plan, catalog.declarations()));
     add_to_desk(*graphs[i].spec, catalog, graph, options_.placed[i]);
   }
-  host_->run();
+  if (Result<void> run = host_->run(); !run.ok()) return run;
   incarnation_ = options_.incarnation;
   Result<std::shared_ptr<Life>> made = new_life();
   if (!made.ok()) return made.error();
@@ -283,7 +282,6 @@ Result<std::shared_ptr<Life>> NodeImpl::new_life() {
     place.stops = graphs_[i].stops;
     place.window = window_;
     place.sessions_max = options_.sessions_max;
-    place.waits = waits_;
     place.history = graphs_[i].history;
     place.histories = histories;
     place.port = &life->port();
@@ -299,7 +297,12 @@ Result<std::shared_ptr<Life>> NodeImpl::new_life() {
     over_ = asks_ = false;
     changed_.notify_all();
   }
-  life->start(std::move(drivers), std::move(transport).value());
+  Result<void> begun = life->start(std::move(drivers), std::move(transport).value());
+  if (!begun.ok()) {
+    const std::lock_guard lock(mutex_);
+    over_ = true;  // the next one is tried for
+    return begun.error();
+  }
   if (is_home()) set_runners(life);
   return life;
 }

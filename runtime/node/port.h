@@ -11,7 +11,6 @@
 #include <vector>
 
 #include "runtime/inproc/residence.h"
-#include "runtime/inproc/yield_gates.h"
 #include "runtime/node/control.h"
 #include "runtime/node/history_places.h"
 #include "runtime/node/home_histories.h"
@@ -70,7 +69,6 @@ struct DriverPlace {
   std::vector<bool> stops;            // by edge: see `stopping_edges`
   std::size_t window = 1;             // of each edge between two machines, in bytes
   std::size_t sessions_max = std::size_t{1} << 20U;  // of this home, which have not ended
-  std::shared_ptr<GateWaits> waits;   // of all workflows of the process
   HistoryPlaces history{};
   std::shared_ptr<HomeHistories> histories{};  // of all workflows of the home; null: it is none
   NodePort* port = nullptr;           // borrowed until the driver has closed

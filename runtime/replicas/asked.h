@@ -54,33 +54,46 @@ class AskedActivations {
   explicit AskedActivations(std::vector<std::string> machines)
       : names_(std::move(machines)), machines_(names_.size()) {}
 
-  /// It is there; what it was asked in an earlier life is lost.
-  void joined(Origin life) {
+  /// It is there; what it was asked in an earlier life is lost. Returns what has ended by that.
+  std::vector<std::uint64_t> joined(Origin life) {
     Machine& machine = machines_[life.machine];
-    if (life.incarnation <= machine.over || life.incarnation == machine.life) return;
-    if (machine.life != 0) lost({life.machine, machine.life}, "it has begun anew");
+    if (life.incarnation <= machine.over || life.incarnation == machine.life) return {};
+    std::vector<std::uint64_t> ended;
+    if (machine.life != 0) ended = lost({life.machine, machine.life}, "it has begun anew");
     machine.life = life.incarnation;
+    return ended;
   }
-  /// This life of it is over, and those before.
-  void lost(Origin life, const std::string& why) {
+  /// This life of it is over, and those before. Returns the numbers of what has ended by that:
+  /// none where it was known.
+  std::vector<std::uint64_t> lost(Origin life, const std::string& why) {
     Machine& machine = machines_[life.machine];
-    if (life.incarnation <= machine.over) return;
+    if (life.incarnation <= machine.over) return {};
     machine.over = life.incarnation;
-    if (machine.life > life.incarnation) return;
+    if (machine.life > life.incarnation) return {};
     machine.life = 0;
     machine.why = why;
-    for (auto& [number, entry] : entries_)
-      if (entry.asked.at.machine == life.machine && !entry.ended)
-        end(entry, away(life.machine, entry.asked.what));
+    std::vector<std::uint64_t> all;
+    for (auto& [number, entry] : entries_) {
+      if (entry.asked.at.machine != life.machine || entry.ended) continue;
+      end(entry, away(life.machine, entry.asked.what));
+      all.push_back(number);
+    }
+    return all;
   }
-  /// This machine's own life is over: so is all that it asked for. Others come anew.
-  void all_lost(const std::string& why) {
+  /// This machine's own life is over: so is all that it asked for. Others come anew. Returns what
+  /// has ended by that.
+  std::vector<std::uint64_t> all_lost(const std::string& why) {
     for (Machine& machine : machines_) {
       machine.life = 0;
       machine.why = why;
     }
-    for (auto& [number, entry] : entries_)
-      if (!entry.ended) end(entry, {ErrorCode::unavailable, why});
+    std::vector<std::uint64_t> all;
+    for (auto& [number, entry] : entries_) {
+      if (entry.ended) continue;
+      end(entry, {ErrorCode::unavailable, why});
+      all.push_back(number);
+    }
+    return all;
   }
 
   /// The life that is there. Errors: unavailable, with why it is not. `what`: is to run there.

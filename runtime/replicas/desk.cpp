@@ -17,21 +17,17 @@ void ReplicaDesk::begin(Origin self, NodePort& port) {
 }
 
 void ReplicaDesk::end(Origin self, const std::string& why) {
-  {
-    const std::lock_guard lock(mutex_);
-    if (port_ == nullptr || life_ != self) return;
-    port_ = nullptr;
-    asked_.all_lost(why);
-    served_.all_over([](LaneActivation* one) { one->cancel(); });
-    wake_all();
-  }
-  cancelled();
+  const std::lock_guard lock(mutex_);
+  if (port_ == nullptr || life_ != self) return;
+  port_ = nullptr;
+  wake(asked_.all_lost(why));
+  served_.all_over([](LaneActivation* one) { one->cancel(); });
 }
 
 void ReplicaDesk::joined(Origin life) {
   const std::lock_guard lock(mutex_);
   if (life.incarnation > 0) over({life.machine, life.incarnation - 1}, "it has begun anew");
-  asked_.joined(life);
+  wake(asked_.joined(life));
 }
 
 void ReplicaDesk::lost(Origin life, const std::string& why) {
@@ -40,13 +36,12 @@ void ReplicaDesk::lost(Origin life, const std::string& why) {
 }
 
 void ReplicaDesk::over(Origin life, const std::string& why) {
-  asked_.lost(life, why);
+  wake(asked_.lost(life, why));
   served_.over(life, [](LaneActivation* one) { one->cancel(); });
-  wake_all();
 }
 
-void ReplicaDesk::wake_all() {
-  for (const auto& [number, ear] : ears_) ear->said.notify_all();
+void ReplicaDesk::wake(std::span<const std::uint64_t> ended) {
+  for (const std::uint64_t number : ended) ears_.at(number)->said.notify_all();
 }
 
 std::size_t ReplicaDesk::asked() const {
@@ -61,12 +56,8 @@ std::size_t ReplicaDesk::served() const {
 
 // ---- what roles that stand for replicas elsewhere want
 
-std::optional<std::uint32_t> ReplicaDesk::workflow_of(const PlanNode& node) const {
-  for (std::uint32_t i = 0; i < graphs_.size(); ++i) {
-    const std::vector<PlanNode>& nodes = graphs_[i].plan->nodes;
-    if (node.id < nodes.size() && &nodes[node.id] == &node) return i;
-  }
-  return {};
+std::uint32_t ReplicaDesk::workflow_of(const PlanNode& node) const {
+  return workflows_.at(&node - node.id);  // nodes stand in the order of their ids
 }
 
 ReplicaBegin ReplicaDesk::begin_of(const LaneActivation& activation) const {
@@ -93,12 +84,12 @@ Result<ReplicaAsked> ReplicaDesk::ask(std::uint32_t machine, const LaneActivatio
   const std::lock_guard lock(mutex_);
   const Result<Origin> life = asked_.life_of(machine, what);
   if (!life.ok()) return life.error();
-  const std::optional<std::uint32_t> workflow = workflow_of(node);
-  SLUICE_CHECK(port_ != nullptr && workflow, "a replica elsewhere of a workflow that is not known");
-  const ReplicaPlace place{*workflow, node.id, begin.replica};
+  SLUICE_CHECK(port_ != nullptr, "a replica elsewhere is asked for between two lives");
+  const std::uint32_t workflow = workflow_of(node);
+  const ReplicaPlace place{workflow, node.id, begin.replica};
   wire::Lending lending{port_->lender(), *life};
   Result<wire::Bytes> parcel =
-      encode_replica({*workflow, asked_.next_number(), std::move(begin)}, lending);
+      encode_replica({workflow, asked_.next_number(), std::move(begin)}, lending);
   if (!parcel.ok())
     return Error{parcel.error().code, "the inputs of " + what + " cannot be sent to machine '" +
                                           names_[machine] + "': " + parcel.error().message};
@@ -155,18 +146,13 @@ bool ReplicaDesk::wait(ReplicaEar& ear, std::span<const std::uint64_t> numbers,
 
 std::string ReplicaDesk::heard(Origin from, const Control& control,
                                std::span<const std::byte> parcel) {
-  std::string problem;
-  {
-    const std::lock_guard lock(mutex_);
-    if (port_ == nullptr || asked_.is_late(from) || served_.is_late(from)) return {};
-    wire::Lending lending{port_->lender(), from};
-    Result<ReplicaParcel> read = decode_replica(parcel.subspan(control.body), lending);
-    if (!read.ok()) return read.error().message;
-    read->workflow = control.workflow;
-    problem = hear(from, std::move(read).value(), weight_of(parcel.size(), lending));
-  }
-  cancelled();  // it may be what a role waits for
-  return problem;
+  const std::lock_guard lock(mutex_);
+  if (port_ == nullptr || asked_.is_late(from) || served_.is_late(from)) return {};
+  wire::Lending lending{port_->lender(), from};
+  Result<ReplicaParcel> read = decode_replica(parcel.subspan(control.body), lending);
+  if (!read.ok()) return read.error().message;
+  read->workflow = control.workflow;
+  return hear(from, std::move(read).value(), weight_of(parcel.size(), lending));
 }
 
 std::string ReplicaDesk::hear(Origin from, ReplicaParcel parcel, std::size_t weight) {
@@ -182,10 +168,12 @@ std::string ReplicaDesk::hear_order(Origin from, const ReplicaParcel& parcel) {
   const std::uint64_t number = parcel.activation;
   if (const auto problem = served_.order_problem(from, number); !problem.empty())
     return std::string(problem);
+  LaneActivation* const one = served_.find(from, number);
   if (const auto* const taken = std::get_if<ReplicaTaken>(&parcel.what)) {
     if (!served_.taken(from, number, taken->bytes))
       return "it gives back more bytes of an activation than it was sent";
-  } else if (LaneActivation* const one = served_.find(from, number)) {
+    if (one != nullptr) one->wake_lane();
+  } else if (one != nullptr) {
     one->cancel();
   }
   return {};
@@ -276,12 +264,7 @@ std::string ReplicaDesk::hear_begin(Origin from, std::uint32_t workflow, std::ui
 }
 
 std::size_t ReplicaDesk::replica_here(const RolePlace& place) {
-  std::size_t index = 0;
-  while (index < replicas_.size() &&
-         (replicas_[index].lane != place.lane || replicas_[index].instance != place.instance))
-    ++index;
-  if (index == replicas_.size()) replicas_.push_back(place);
-  return index;
+  return replicas_.try_emplace({place.lane, place.instance}, replicas_.size()).first->second;
 }
 
 // ---- what runs here for others
@@ -331,7 +314,7 @@ std::vector<std::string> warnings_of(const LaneActivation& activation) {
 
 void ReplicaDesk::yielded(LaneActivation& activation, YieldedFields& fields, bool) {
   if (!activation.stepped && !may_yield(activation))
-    wait([&] { return activation.cancelled() || may_yield(activation); });
+    activation.wait([&] { return activation.cancelled() || may_yield(activation); });
   ReplicaYielded frame{.values = std::exchange(fields, {}), .warnings = warnings_of(activation)};
   const std::lock_guard lock(mutex_);
   Work& work = work_of(activation);
@@ -377,21 +360,6 @@ bool ReplicaDesk::may_yield(const LaneActivation& activation) const {
   const std::lock_guard lock(mutex_);
   const Work& work = *works_.at(&activation);
   return served_.may_yield(work.owner, work.number);
-}
-
-void ReplicaDesk::wait(const std::function<bool()>& done) {
-  for (;;) {
-    const std::uint64_t seen = changes_.load();
-    if (done()) return;
-    std::unique_lock lock(changes_mutex_);
-    changed_.wait(lock, [&] { return changes_.load() != seen; });
-  }
-}
-
-void ReplicaDesk::cancelled() {
-  const std::lock_guard lock(changes_mutex_);
-  changes_.fetch_add(1);
-  changed_.notify_all();
 }
 
 Ref<Buffer> ReplicaDesk::make_shared(std::size_t size, std::span<const std::uint32_t> readers) {

@@ -12,7 +12,6 @@
 // Source: docs/CLUSTER.md, "Each replica, over machines"; docs/WIRE.md, "Replicas elsewhere".
 #pragma once
 
-#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <map>
@@ -21,6 +20,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "graph/plan.h"
@@ -61,7 +61,10 @@ class ReplicaDesk final : public std::enable_shared_from_this<ReplicaDesk>, priv
       : names_(std::move(machines)), self_(self), asked_(names_), served_(names_.size()) {}
 
   /// The next workflow.
-  void add(ReplicaGraph graph) { graphs_.push_back(std::move(graph)); }
+  void add(ReplicaGraph graph) {
+    workflows_[graph.plan->nodes.data()] = static_cast<std::uint32_t>(graphs_.size());
+    graphs_.push_back(std::move(graph));
+  }
 
   // The node's life.
   /// The port is borrowed until `end` has returned.
@@ -106,16 +109,15 @@ class ReplicaDesk final : public std::enable_shared_from_this<ReplicaDesk>, priv
   void ended(LaneActivation& activation, std::unique_ptr<Error> error, bool released) override;
   void released(LaneActivation& activation) override;
   bool may_yield(const LaneActivation& activation) const override;
-  void wait(const std::function<bool()>& done) override;
-  void cancelled() override;
   Ref<Buffer> make_shared(std::size_t size, std::span<const std::uint32_t> readers) override;
 
   // Under the lock.
-  std::optional<std::uint32_t> workflow_of(const PlanNode& node) const;
+  std::uint32_t workflow_of(const PlanNode& node) const;
   ReplicaBegin begin_of(const LaneActivation& activation) const;
   void send(Origin to, const ReplicaParcel& parcel);
   void over(Origin life, const std::string& why);
-  void wake_all();
+  /// Whoever waits for these, which were asked for.
+  void wake(std::span<const std::uint64_t> ended);
   std::string hear(Origin from, ReplicaParcel parcel, std::size_t weight);
   std::string hear_begin(Origin from, std::uint32_t workflow, std::uint64_t number,
                          ReplicaBegin begin, std::size_t weight);
@@ -133,6 +135,7 @@ class ReplicaDesk final : public std::enable_shared_from_this<ReplicaDesk>, priv
   const std::vector<std::string> names_;  // of machines
   const std::uint32_t self_;
   std::vector<ReplicaGraph> graphs_;
+  std::map<const PlanNode*, std::uint32_t> workflows_;  // by the first node of their plans
 
   mutable std::mutex mutex_;
   std::map<std::uint64_t, std::shared_ptr<ReplicaEar>> ears_;  // by activation asked for
@@ -141,13 +144,9 @@ class ReplicaDesk final : public std::enable_shared_from_this<ReplicaDesk>, priv
   AskedActivations asked_;
   ServedActivations<LaneActivation*> served_;
   std::map<const LaneActivation*, std::unique_ptr<Work>> works_;
-  std::vector<RolePlace> replicas_;     // of this machine that others have asked for
+  /// Of this machine that others have asked for: a number each.
+  std::map<std::pair<const Lane*, std::size_t>, std::size_t> replicas_;
   std::shared_ptr<ReplicaDesk> alive_;  // while a role has something of it
-
-  // Roles that wait until they may yield: whoever changes something counts it.
-  std::mutex changes_mutex_;
-  std::condition_variable changed_;
-  std::atomic<std::uint64_t> changes_{0};
 };
 
 }  // namespace sluice

@@ -243,6 +243,10 @@ void Peer::tick(Instant now, Effects& effects) {
   if (const Away* away = std::get_if<Away>(&connection_);
       away != nullptr && settings_.dials && now >= away->retry)
     dial(now, effects);
+  beat(now, effects);
+}
+
+void Peer::beat(Instant now, Effects& effects) {
   if (Up* at = up(); at != nullptr && (now >= say_by_ || now >= at->said + settings_.lease / 6))
     say(*at, Heartbeat{receiver_.applied()}, {}, now, effects);
 }

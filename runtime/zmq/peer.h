@@ -121,6 +121,8 @@ class Peer {
   /// Time has passed. When it is wanted next: `due`.
   void tick(Instant now, Effects& effects);
   Instant due() const;
+  /// Only says what is due, and judges nobody: amid what takes long, while what came waits.
+  void beat(Instant now, Effects& effects);
   /// Says at once what has arrived here: nothing will be said later.
   void acknowledge(Instant now, Effects& effects);
   /// Nothing waits to be taken by the other.

@@ -93,6 +93,7 @@ class ZmqTransport final : public Transport {
   void stranger(const links::Arrival& arrival, const Result<links::Head>& head);
   void answer_key_questions();
   void tick_all();
+  void beat_amid();
   void perform(links::Dial& dial, Neighbour& neighbour);
   void perform(links::HangUp& hang_up, Neighbour& neighbour);
   void perform(links::Transmit& transmit, Neighbour& neighbour);
@@ -140,7 +141,8 @@ class ZmqTransport final : public Transport {
   bool sends_here_ = false;
   std::vector<std::pair<Neighbour*, links::Effect>> put_off_;  // to the transport's thread
   links::Effects effects_;
-  Instant now_{};
+  Instant now_{};     // of this turn
+  Instant beaten_{};  // in it, amid what was heard
   std::vector<Asked> taken_;
   std::vector<pollfd> poll_;
   std::vector<links::Watch*> watched_;  // beside it
@@ -387,6 +389,19 @@ void ZmqTransport::tick_all() {
     }
 }
 
+/// The engines run what was heard, and that may be much: the others hear of this machine meanwhile.
+void ZmqTransport::beat_amid() {
+  const Instant now = steady();
+  if (now - std::max(now_, beaten_) < options_.lease / 12) return;
+  beaten_ = now;
+  links::Effects current = std::exchange(effects_, {});
+  for (auto& [machine, neighbour] : neighbours_) {
+    neighbour.peer.beat(now, effects_);
+    act(neighbour);
+  }
+  effects_ = std::move(current);
+}
+
 void ZmqTransport::take_from_bound() {
   // The socket takes from its connections by turns: whoever has said something is heard before
   // anybody is found silent, also behind a pause of this process.
@@ -521,6 +536,7 @@ void ZmqTransport::perform(links::Transmit& transmit, Neighbour& neighbour) {
 
 void ZmqTransport::perform(links::Deliver& deliver, Neighbour&) {
   listener_->received(deliver.from, deliver.channel, std::move(deliver.bytes));
+  beat_amid();
 }
 
 void ZmqTransport::say(const LinkNotice& notice) {

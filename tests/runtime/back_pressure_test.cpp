@@ -1,6 +1,10 @@
 // Back-pressure over a cluster in one memory: a slow machine stops who feeds it, and nobody else.
+#include <sys/resource.h>
+
+#include <algorithm>
 #include <thread>
 
+#include "runtime/inproc/lane_ear.h"
 #include "runtime/inproc/yield_gates.h"
 #include "runtime/windows.h"
 #include "test_cluster.h"
@@ -254,24 +258,75 @@ TEST_CASE("a role that never returns holds its own calls' frames, and no window 
 
 TEST_CASE("a role that two workflows share waits for the gates of both") {
   for (int i = 0; i < 200; ++i) {
-    const auto waits = std::make_shared<GateWaits>();
-    YieldGates one(1, waits), other(1, waits);
+    LaneEar ear;
+    YieldGates one(1), other(1);
     one.set(0, true);
     other.set(0, true);
     std::atomic<bool> looked{false};
     std::thread lane([&] {
-      one.wait([&] {
+      ear.wait([&] {
         looked = true;
         return one.is_open(0) && other.is_open(0);
       });
     });
     while (!looked) std::this_thread::yield();
     one.set(0, false);
-    one.wake();
+    ear.wake();
     other.set(0, false);
-    other.wake();
+    ear.wake();
     lane.join();
   }
+}
+
+TEST_CASE("a node's lanes are woken when the last frame too many has come to its engine") {
+  YieldGates gates(2);
+  for (int i = 0; i < 17; ++i) gates.comes(1);  // two lanes may have looked before either yields
+  CHECK_FALSE(gates.is_open(1));
+  CHECK(gates.is_open(0));
+  CHECK_FALSE(gates.came(1));
+  CHECK_FALSE(gates.is_open(1));
+  CHECK(gates.came(1));
+  CHECK(gates.is_open(1));
+  CHECK_FALSE(gates.came(1));
+}
+
+TEST_CASE("a role that waits is not woken by what another workflow's roles send and take") {
+  Counting counting;
+  HeldOnce held("b");
+  std::atomic<long> most{0};  // times that a yield of the slow workflow gave its core away
+  const auto switches = [] {
+    rusage used{};
+    getrusage(RUSAGE_THREAD, &used);
+    return used.ru_nvcsw;
+  };
+  const Script run = held.role(counting.role());
+  const Script measured = [&](Activation& activation, std::uint32_t replica) -> Result<void> {
+    if (activation.node() != "a" || !activation.session().starts_with("slow"))
+      return run(activation, replica);
+    for (int i = 0; i < 50; ++i) {
+      const long before = switches();
+      counting.yield(activation, i);
+      most = std::max<long>(most, switches() - before);
+    }
+    return {};
+  };
+  std::string other = stream_yaml();
+  other.replace(other.find("workflow: stream"), 16, "workflow: other");
+  TestCluster cluster({stream_yaml(), other}, {1, 2}, measured, {.window = window});
+  Waiting waiting;
+  const auto handle =
+      cluster.home().runner(0).start({"slow", {{"x", make_text("")}}, 60s}, waiting.observer());
+  held.reached.wait();
+  CHECK(eventually([&] { return counting.yielded >= 6; }));
+  Waiting quick;
+  const auto beside = cluster.home().runner(1).start(
+      {"quick", {{"x", make_text(std::to_string(frames))}}, 60s}, quick.observer());
+  CHECK(quick.wait().ok);
+  CHECK(quick.text == numbers(frames));
+  held.let_go.open();
+  CHECK(waiting.wait().ok);
+  CHECK(waiting.text == numbers(50));
+  CHECK(most < 30);
 }
 
 TEST_CASE("calls wait at home while the entry's window is full, and each still ends") {

@@ -1,9 +1,13 @@
 // Where roles run: lanes, replicas, sessions that stay on one, stepped roles beside each other.
+#include <sys/resource.h>
+
 #include <catch2/catch.hpp>
+#include <fstream>
 #include <optional>
 #include <set>
 #include <thread>
 
+#include "runtime/inproc/lane_threads.h"
 #include "world.h"
 
 using namespace sluice;
@@ -575,3 +579,21 @@ TEST_CASE("a long loop on a lane lets others have their turn") {
   CHECK(turns == 5000);
   CHECK(turns_before_short < 200);  // two lines of the loop, not all of it
 }
+
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // which need memory for each
+TEST_CASE("where there can be no more threads the lanes do not run, and it is said what of") {
+  LaneThreads lanes;
+  for (int i = 0; i < 300; ++i) lanes.make();
+  rlimit before{};
+  getrlimit(RLIMIT_AS, &before);
+  std::uint64_t pages = 0;
+  std::ifstream("/proc/self/statm") >> pages;
+  const rlimit little{pages * 4096 + (std::uint64_t{256} << 20U), before.rlim_max};
+  REQUIRE(setrlimit(RLIMIT_AS, &little) == 0);  // stacks of 300 threads do not fit
+  const Result<void> run = lanes.run(1);
+  setrlimit(RLIMIT_AS, &before);
+  REQUIRE(!run.ok());
+  CHECK(run.error().code == ErrorCode::exhausted);
+  CHECK(run.error().message.starts_with("the thread of lane "));
+}
+#endif

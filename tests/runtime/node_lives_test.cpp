@@ -240,7 +240,7 @@ TEST_CASE("a life waits for the keeper until it is let in, and has no members wh
   ReplicaDesk desk(options.machines, 1);
   Life life(options, {1, 1}, owner, desk);
   CHECK(life.wait(0ms) == std::vector<std::string>{"front"});  // no driver is there yet
-  life.start({}, network.join({1, 1}));
+  REQUIRE(life.start({}, network.join({1, 1})).ok());
   life.port().admitted();
   CHECK(life.wait(0ms) == std::vector<std::string>{"front"});
   life.port().admitted();

@@ -68,8 +68,8 @@ TEST_CASE("what was asked of a life that is over ends with its name and why, beh
   asked.said(first, frame(1));
   asked.said(done, end());
   SECTION("by the keeper's word") {
-    asked.lost({1, 5}, "it was stopped");
-    asked.lost({1, 5}, "again");
+    CHECK(asked.lost({1, 5}, "it was stopped") == std::vector{first});
+    CHECK(asked.lost({1, 5}, "again").empty());  // nobody is woken for what is known
     CHECK(asked.take(first)->weight == 1);
     CHECK(asked.take(first)->end->error->message ==
           "machine 'gpu', where replica 2 of node 'ask' runs, is lost: it was stopped");
@@ -79,16 +79,17 @@ TEST_CASE("what was asked of a life that is over ends with its name and why, beh
     CHECK_FALSE(asked.life_of(1, "it").ok());
   }
   SECTION("by a later life") {
-    asked.joined({1, 6});
+    CHECK(asked.joined({1, 6}) == std::vector{first});
+    CHECK(asked.joined({1, 6}).empty());
     CHECK(asked.take(first)->weight == 1);
     CHECK(asked.take(first)->end->error->message.ends_with("is lost: it has begun anew"));
     CHECK(asked.life_of(1, "it").value() == Origin{1, 6});
-    asked.lost({1, 5}, "late");
+    CHECK(asked.lost({1, 5}, "late").empty());
     CHECK(asked.life_of(1, "it").ok());
   }
   CHECK_FALSE(asked.has_news(other));
   CHECK(!asked.take(done)->end->error);
-  asked.all_lost("begins anew");
+  CHECK(asked.all_lost("begins anew") == std::vector{other});
   CHECK(asked.take(other)->end->error->message == "begins anew");
   CHECK(asked.size() == 0);
   CHECK_FALSE(asked.life_of(2, "it").ok());

@@ -131,6 +131,24 @@ TEST_CASE("a way that is held up or parted makes a machine silent, and heals") {
   }
 }
 
+TEST_CASE("a machine whose engines have much to do with what it was sent is heard meanwhile") {
+  const ScratchFolder directory;
+  Cluster cluster = make_cluster(2, Way::ipc, directory);
+  for (ZmqOptions& options : cluster.options) options.lease = 600ms;
+  const std::uint32_t busy = GENERATE(1U, 2U);
+  cluster.begin_all();
+  REQUIRE(cluster.wait_all_connected());
+  cluster.at(busy).ear->on_received = [](Origin, Channel, const wire::Bytes&) {
+    const auto until = std::chrono::steady_clock::now() + 120ms;
+    while (std::chrono::steady_clock::now() < until) continue;
+  };
+  constexpr std::size_t messages = 12;  // they take more than two leases
+  for (std::size_t i = 0; i < messages; ++i)
+    cluster.at(3 - busy).transport->send({busy, 1}, Channel::message, bytes_of("work"));
+  CHECK(cluster.at(busy).ear->wait_received(messages));
+  for (const std::size_t machine : {1U, 2U}) CHECK(cluster.at(machine).ear->silent_.empty());
+}
+
 TEST_CASE("a machine that is killed is silent within its lease, and its next life is met") {
   const ScratchFolder directory;
   Cluster cluster = make_cluster(2, GENERATE(Way::ipc, Way::tcp_with_keys), directory);

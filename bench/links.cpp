@@ -26,6 +26,7 @@
 #include <filesystem>
 #include <functional>
 #include <mutex>
+#include <span>
 #include <string>
 #include <thread>
 #include <vector>
@@ -71,8 +72,8 @@ class Count {
 
 struct End final : TransportListener {
   Count received_, connected_;
-  std::function<void(wire::Bytes)> answer;
-  void received(Origin, Channel, wire::Bytes bytes) override {
+  std::function<void(MessageBytes)> answer;
+  void received(Origin, Channel, MessageBytes bytes) override {
     if (answer) answer(std::move(bytes));
     received_.add();
   }
@@ -124,7 +125,7 @@ struct Ours {
     return seconds_since(start);
   }
   double there_and_back(std::size_t size, std::size_t turns) {
-    first.answer = [this](wire::Bytes bytes) {
+    first.answer = [this](MessageBytes bytes) {
       one->send({2, 1}, Channel::message, std::move(bytes));
     };
     const std::size_t before = second.received_.get();
@@ -137,11 +138,11 @@ struct Ours {
     return seconds_since(start);
   }
   double going_on(std::size_t size, std::size_t turns) {
-    first.answer = [this](wire::Bytes bytes) {
+    first.answer = [this](MessageBytes bytes) {
       one->send({2, 1}, Channel::message, std::move(bytes));
     };
     std::size_t left = turns - 1;  // of the thread on which `second` hears
-    second.answer = [this, &left](wire::Bytes bytes) {
+    second.answer = [this, &left](MessageBytes bytes) {
       if (left == 0) return;
       --left;
       two->send({1, 1}, Channel::message, std::move(bytes));
@@ -220,7 +221,7 @@ struct Raw {
 class Values {
  public:
   explicit Values(Ours& ours) : ours_(ours) {
-    ours_.first.answer = [this](wire::Bytes bytes) { answer(std::move(bytes)); };
+    ours_.first.answer = [this](MessageBytes bytes) { answer(bytes.view()); };
   }
   ~Values() { ours_.first.answer = nullptr; }
 
@@ -271,7 +272,7 @@ class Values {
     std::fprintf(stderr, "%s\n", what);
     std::exit(1);
   }
-  void answer(wire::Bytes bytes) {
+  void answer(std::span<const std::byte> bytes) {
     wire::ByteReader in(bytes);
     wire::Handle handle;
     handle.slab = static_cast<std::uint32_t>(in.number("a slab", ~0U));

@@ -2,9 +2,9 @@
 //
 // Both sides run in one process, each with a context of its own. Raw ZeroMQ: a DEALER and a ROUTER,
 // one piece a message, queues without bound, a thread for each end. There and back: a thread that
-// sends and waits, and an echo, ours from `received`. Going on: ours sends the next message from
-// `received` too, as engines do, so no other thread is woken; ZeroMQ's figure is the same one.
-// Prints medians and the ratios.
+// sends and waits, and an echo, ours from `received`; both send on what came, without a copy. Going
+// on: ours sends the next message from `received` too, as engines do, so no other thread is woken;
+// ZeroMQ's figure is the same one. Prints medians and the ratios.
 //
 // Then values to another machine of this computer: in memory that both share, written in place or
 // copied there once, beside ZeroMQ with the bytes in the message. What roles do with the bytes

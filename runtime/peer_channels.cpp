@@ -72,7 +72,7 @@ class PeerChannels final : public PeerPort, private TransportListener {
     std::set<std::uint64_t> open;
   };
 
-  void received(Origin from, Channel channel, Bytes bytes) override;
+  void received(Origin from, Channel channel, MessageBytes given) override;
   void connected(Origin life) override;
   void silent(Origin life, const std::string& why) override;
   void refused(Origin by) override { silent(by, "it talks to us no more"); }
@@ -205,7 +205,8 @@ Ref<Buffer> PeerChannels::borrow(Origin from, Bytes& message, std::uint64_t& cha
   return body.ok() ? std::move(body).value() : Ref<Buffer>();
 }
 
-void PeerChannels::received(Origin from, Channel, Bytes bytes) {
+void PeerChannels::received(Origin from, Channel, MessageBytes given) {
+  Bytes bytes = std::move(given).take();
   if (bytes.size() < number_bytes) return;
   std::uint64_t channel = little_endian(std::span(bytes).last(number_bytes));
   bytes.resize(bytes.size() - number_bytes);

@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "graph/ids.h"
-#include "runtime/wire/bytes.h"
+#include "runtime/message_bytes.h"
 #include "runtime/wire/lending.h"
 
 namespace sluice {
@@ -28,7 +28,7 @@ class TransportListener {
  public:
   virtual ~TransportListener() = default;
   /// Once each, in the order in which that life of that machine sent them.
-  virtual void received(Origin from, Channel channel, wire::Bytes bytes) = 0;
+  virtual void received(Origin from, Channel channel, MessageBytes bytes) = 0;
   /// This life of the machine can be heard and sent to, from now on or again. A life after the one
   /// that was connected before: what was still to be sent to that one is gone.
   virtual void connected(Origin life) = 0;
@@ -71,7 +71,7 @@ class Transport {
   virtual void start(TransportListener& listener) = 0;
   /// Takes the bytes. Kept until the receiver says that it has them, over breaks of the connection.
   /// Dropped when that life is over or refused: its end was or will be reported.
-  virtual void send(Origin to, Channel channel, wire::Bytes bytes) = 0;
+  virtual void send(Origin to, Channel channel, MessageBytes bytes) = 0;
   /// This life, and those before it, is not talked to again, and is told so when it can be.
   virtual void refuse(Origin life) = 0;
   /// Of all machines that it can meet, in no order. Thread: any, between `start` and `stop`; not

@@ -268,7 +268,7 @@ void Driver::handle_message(std::unique_ptr<PeerEvent> event) {
 }
 
 void Driver::receive(const PeerEvent& event) {
-  const auto bytes = std::span(event.bytes).subspan(event.begin);
+  const auto bytes = event.bytes.view().subspan(event.begin);
   // Whoever has heard of a life has heard the keeper's news of it, and so has this machine by now.
   const std::optional<Origin> home = wire::home_of(bytes);
   if (home && home->machine < peers_->where().machines &&

@@ -148,7 +148,7 @@ std::vector<std::string> Life::missing() const {
 
 // ---- what the transport says
 
-void Life::received(Origin from, Channel channel, wire::Bytes bytes) {
+void Life::received(Origin from, Channel channel, MessageBytes bytes) {
   if (!is_known(from)) return;
   bool is_taken = false;
   {
@@ -194,14 +194,14 @@ void Life::take_received() {
 }
 
 Life::Took Life::take(Parcel& parcel) {
-  if (parcel.channel == Channel::control) return take_control(parcel.from, parcel.bytes);
+  if (parcel.channel == Channel::control) return take_control(parcel.from, parcel.bytes.view());
   take_message(parcel.from, std::move(parcel.bytes));
   return Took::done;
 }
 
 std::optional<std::uint32_t> Life::home_of(const Parcel& parcel) const {
   if (parcel.channel == Channel::control) {
-    const Result<Control> read = decode_control(parcel.bytes);
+    const Result<Control> read = decode_control(parcel.bytes.view());
     if (!read.ok()) return {};
     switch (read->kind) {
       case Control::Kind::session:
@@ -214,11 +214,11 @@ std::optional<std::uint32_t> Life::home_of(const Parcel& parcel) const {
         return {};
     }
   }
-  wire::ByteReader in(parcel.bytes);
+  wire::ByteReader in(parcel.bytes.view());
   (void)in.number("a workflow", drivers_.size() - 1);
   (void)in.number("a count of news", ~std::uint64_t{0});
   const std::optional<Origin> home =
-      wire::home_of(std::span(parcel.bytes).last(in.ok() ? in.left() : 0));
+      wire::home_of(parcel.bytes.view().last(in.ok() ? in.left() : 0));
   return home ? std::optional(home->machine) : std::nullopt;
 }
 
@@ -253,8 +253,8 @@ bool Life::is_session_of(std::uint32_t home, const std::string& name) const {
   return is_home(home) && name.ends_with(session_name_end(homes_, options_.machines, home));
 }
 
-void Life::take_message(Origin from, wire::Bytes bytes) {
-  wire::ByteReader in(bytes);
+void Life::take_message(Origin from, MessageBytes bytes) {
+  wire::ByteReader in(bytes.view());
   const std::uint64_t workflow = in.number("a workflow", drivers_.size() - 1);
   const std::uint64_t news = in.number("a count of news", ~std::uint64_t{0});
   if (!in.ok()) return refuse(from, in.error());
@@ -266,7 +266,7 @@ void Life::take_message(Origin from, wire::Bytes bytes) {
   drivers_[workflow]->hear(std::move(event));
 }
 
-Life::Took Life::take_control(Origin from, const wire::Bytes& bytes) {
+Life::Took Life::take_control(Origin from, std::span<const std::byte> bytes) {
   Result<Control> read = decode_control(bytes);
   if (!read.ok()) {
     refuse(from, read.error().message);

@@ -111,7 +111,7 @@ class Life final : private TransportListener, private NodePort {
     link_waits,
   };
 
-  void received(Origin from, Channel channel, wire::Bytes bytes) override;
+  void received(Origin from, Channel channel, MessageBytes bytes) override;
   void connected(Origin life) override;
   void silent(Origin life, const std::string& why) override;
   void refused(Origin by) override;
@@ -136,8 +136,8 @@ class Life final : private TransportListener, private NodePort {
   Took take(Parcel& parcel);
   /// The home whose word it is, or of whose call.
   std::optional<std::uint32_t> home_of(const Parcel& parcel) const;
-  void take_message(Origin from, wire::Bytes bytes);
-  Took take_control(Origin from, const wire::Bytes& bytes);
+  void take_message(Origin from, MessageBytes bytes);
+  Took take_control(Origin from, std::span<const std::byte> bytes);
   // Whose sessions are whose: life_sessions.cpp.
   void make_session_desk();
   /// What homes and the keeper tell each other of them.

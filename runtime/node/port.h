@@ -28,7 +28,7 @@ struct PeerEvent {
   };
   Kind kind = Kind::message;
   Origin from;
-  wire::Bytes bytes;
+  MessageBytes bytes;
   std::size_t begin = 0;
   std::uint64_t news = 0;  // message: of the keeper's, what its sender knew
   Control control;

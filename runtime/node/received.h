@@ -20,7 +20,7 @@ namespace sluice {
 struct Parcel {
   Origin from;
   Channel channel = Channel::message;
-  wire::Bytes bytes;
+  MessageBytes bytes;
 };
 
 class Received {

@@ -227,7 +227,7 @@ void Streams::take_from(Stream& stream) {
     const std::optional<links::Arrival> arrival = stream.parcels->take();
     if (!arrival) break;
     stream.half.heard(
-        arrival->overlong || !arrival->body.empty()
+        arrival->overlong || arrival->body.size() != 0
             ? Result<StreamFrame>(Error{ErrorCode::corrupt, "a frame of several pieces"})
             : links::read_stream_frame(arrival->head),
         now_);

@@ -108,8 +108,8 @@ void Peer::refuse(Origin refused, Instant now, Effects& effects) {
     refuse_connection(offer_->connection, no, now, effects);
 }
 
-void Peer::heard(Connection connection, const Head& head, std::span<const std::byte> body,
-                 Instant now, Effects& effects) {
+void Peer::heard(Connection connection, const Head& head, MessageBytes body, Instant now,
+                 Effects& effects) {
   if (!std::holds_alternative<Hello>(head) && !expects(connection)) {
     // Late words of a connection that does not count any more: the other is to dial again.
     if (!std::holds_alternative<Refusal>(head)) {
@@ -131,7 +131,7 @@ void Peer::heard_nonsense(Connection connection, const std::string& what, Instan
   refuse_connection(connection, refusal(Reason::malformed, what), now, effects);
 }
 
-void Peer::hear(Connection connection, const Hello& hello, std::span<const std::byte>, Instant now,
+void Peer::hear(Connection connection, const Hello& hello, MessageBytes&, Instant now,
                 Effects& effects) {
   if (settings_.dials || is_up(connection))
     return heard_nonsense(
@@ -149,8 +149,8 @@ void Peer::hear(Connection connection, const Hello& hello, std::span<const std::
   effects.push_back(Transmit{connection, write_head(welcome), {}});
 }
 
-void Peer::hear(Connection connection, const Welcome& welcome, std::span<const std::byte>,
-                Instant now, Effects& effects) {
+void Peer::hear(Connection connection, const Welcome& welcome, MessageBytes&, Instant now,
+                Effects& effects) {
   const Dialing* dialing = std::get_if<Dialing>(&connection_);
   if (dialing == nullptr || welcome.echo != dialing->nonce)
     return heard_nonsense(connection, "a welcome that answers nothing", now, effects);
@@ -169,7 +169,7 @@ void Peer::hear(Connection connection, const Welcome& welcome, std::span<const s
   establish(connection, now, effects);
 }
 
-void Peer::hear(Connection connection, const Ready& ready, std::span<const std::byte>, Instant now,
+void Peer::hear(Connection connection, const Ready& ready, MessageBytes&, Instant now,
                 Effects& effects) {
   if (!offer_ || offer_->connection != connection || ready.echo != offer_->nonce)
     return heard_nonsense(connection, "a readiness that answers nothing", now, effects);
@@ -186,8 +186,8 @@ void Peer::hear(Connection connection, const Ready& ready, std::span<const std::
   establish(connection, now, effects);
 }
 
-void Peer::hear(Connection connection, const Refusal& refusal, std::span<const std::byte>,
-                Instant now, Effects& effects) {
+void Peer::hear(Connection connection, const Refusal& refusal, MessageBytes&, Instant now,
+                Effects& effects) {
   const bool is_peer = refusal.from.machine == settings_.machine;
   if (refusal.reason == Reason::over && is_peer && refusal.over >= settings_.self.incarnation) {
     Hello by;
@@ -210,8 +210,8 @@ void Peer::hear(Connection connection, const Refusal& refusal, std::span<const s
   close(connection, pause_after_failure(now), effects);
 }
 
-void Peer::hear(Connection connection, const OtherVersion& other, std::span<const std::byte>,
-                Instant now, Effects& effects) {
+void Peer::hear(Connection connection, const OtherVersion& other, MessageBytes&, Instant now,
+                Effects& effects) {
   refuse_connection(connection,
                     refusal(Reason::version, differ("format " + std::to_string(other.version),
                                                     std::to_string(format_version))),

@@ -29,9 +29,11 @@ using Connection = std::uint64_t;
 
 /// Bytes that several parcels may point into, and that stay as they are.
 struct Shared final : Counted {
-  explicit Shared(wire::Bytes given) : bytes(std::move(given)) {}
+  explicit Shared(MessageBytes given) : memory(std::move(given)), bytes(memory.view()) {}
   static void dispose(const Shared* shared) { delete shared; }
-  const wire::Bytes bytes;
+
+  const MessageBytes memory;
+  const std::span<const std::byte> bytes;
 };
 
 /// How a connection came to its end.
@@ -61,7 +63,7 @@ struct Transmit {
 struct Deliver {
   Origin from;
   Channel channel = Channel::message;
-  wire::Bytes bytes;
+  MessageBytes bytes;
 };
 struct SayConnected {
   Origin life;
@@ -108,10 +110,10 @@ class Peer {
   /// From now on machines are met.
   void start(Instant now, Effects& effects);
   /// Keeps the message for that life; `flush` lets what was collected leave.
-  void send(Origin to, Channel channel, wire::Bytes bytes, Instant now, Effects& effects);
+  void send(Origin to, Channel channel, MessageBytes bytes, Instant now, Effects& effects);
   void flush(Instant now, Effects& effects);
   void refuse(Origin life, Instant now, Effects& effects);
-  void heard(Connection connection, const Head& head, std::span<const std::byte> body, Instant now,
+  void heard(Connection connection, const Head& head, MessageBytes body, Instant now,
              Effects& effects);
   /// The same for a head that cannot be read.
   void heard_nonsense(Connection connection, const std::string& what, Instant now,
@@ -156,14 +158,14 @@ class Peer {
     Instant give_up{};
   };
 
-  void hear(Connection, const Hello&, std::span<const std::byte>, Instant, Effects&);
-  void hear(Connection, const Welcome&, std::span<const std::byte>, Instant, Effects&);
-  void hear(Connection, const Ready&, std::span<const std::byte>, Instant, Effects&);
-  void hear(Connection, const Refusal&, std::span<const std::byte>, Instant, Effects&);
-  void hear(Connection, const Batch&, std::span<const std::byte>, Instant, Effects&);
-  void hear(Connection, const Part&, std::span<const std::byte>, Instant, Effects&);
-  void hear(Connection, const Heartbeat&, std::span<const std::byte>, Instant, Effects&);
-  void hear(Connection, const OtherVersion&, std::span<const std::byte>, Instant, Effects&);
+  void hear(Connection, const Hello&, MessageBytes&, Instant, Effects&);
+  void hear(Connection, const Welcome&, MessageBytes&, Instant, Effects&);
+  void hear(Connection, const Ready&, MessageBytes&, Instant, Effects&);
+  void hear(Connection, const Refusal&, MessageBytes&, Instant, Effects&);
+  void hear(Connection, const Batch&, MessageBytes&, Instant, Effects&);
+  void hear(Connection, const Part&, MessageBytes&, Instant, Effects&);
+  void hear(Connection, const Heartbeat&, MessageBytes&, Instant, Effects&);
+  void hear(Connection, const OtherVersion&, MessageBytes&, Instant, Effects&);
 
   Origin life() const { return {settings_.machine, life_}; }
   Up* up() { return std::get_if<Up>(&connection_); }

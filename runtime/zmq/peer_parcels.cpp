@@ -14,12 +14,12 @@ constexpr std::size_t parcel_overhead = 128;                     // what keeping
 constexpr std::size_t flight_bytes_max = std::size_t{8} << 20U;  // in the connection's hands
 constexpr std::uint64_t flight_parcels_max = 128;
 constexpr std::size_t say_every_parcels = 16;
-constexpr std::size_t say_every_bytes = std::size_t{1} << 20U;
+constexpr std::size_t say_every_bytes = std::size_t{4} << 20U;
 constexpr Instant say_within = 5ms;
 
 }  // namespace
 
-void Peer::send(Origin to, Channel channel, wire::Bytes bytes, Instant now, Effects& effects) {
+void Peer::send(Origin to, Channel channel, MessageBytes bytes, Instant now, Effects& effects) {
   if (to.incarnation <= over_ || to.incarnation < life_) return;
   if (to.incarnation == life_ && ended_) return;
   if (to.incarnation > life_) {  // whoever sends has heard of a later life first
@@ -39,7 +39,7 @@ void Peer::send(Origin to, Channel channel, wire::Bytes bytes, Instant now, Effe
                         std::to_string(settings_.window_bytes) + " bytes",
                     now, effects);
   if (bytes.size() < part_min) {
-    write_message(open_, channel, bytes);
+    write_message(open_, channel, bytes.view());
     if (open_.size() >= batch_bytes) seal();
     return;
   }
@@ -57,7 +57,7 @@ void Peer::seal() {
   if (open_.empty()) return;
   const std::size_t size = open_.size();
   Parcel parcel;
-  parcel.body = {Ref<Shared>(new Shared(std::exchange(open_, {}))), 0, size};
+  parcel.body = {Ref<Shared>(new Shared(std::exchange(open_, wire::Bytes()))), 0, size};
   sender_.send(std::move(parcel), size + parcel_overhead);
 }
 
@@ -93,10 +93,10 @@ bool Peer::applied(Up& at, std::uint64_t number, Instant now, Effects& effects) 
   return true;
 }
 
-void Peer::hear(Connection connection, const Batch& batch, std::span<const std::byte> body,
-                Instant now, Effects& effects) {
+void Peer::hear(Connection connection, const Batch& batch, MessageBytes& body, Instant now,
+                Effects& effects) {
   messages_.clear();
-  const Result<void> read = read_batch(body, messages_);
+  const Result<void> read = read_batch(body.view(), messages_);
   if (!read || !is_up(connection))
     return heard_nonsense(connection, read ? "messages before the handshake" : read.error().message,
                           now, effects);
@@ -105,12 +105,12 @@ void Peer::hear(Connection connection, const Batch& batch, std::span<const std::
   if (!take(batch.number, batch.applied, now, effects)) return;
   for (const MessageView& message : messages_)
     effects.push_back(
-        Deliver{life(), message.channel, {message.bytes.begin(), message.bytes.end()}});
+        Deliver{life(), message.channel, wire::Bytes(message.bytes.begin(), message.bytes.end())});
   took(body.size(), now, effects);
 }
 
-void Peer::hear(Connection connection, const Part& part, std::span<const std::byte> body,
-                Instant now, Effects& effects) {
+void Peer::hear(Connection connection, const Part& part, MessageBytes& body, Instant now,
+                Effects& effects) {
   const Result<void> checked = check_part(part, body.size());
   if (!checked || !is_up(connection))
     return heard_nonsense(connection,
@@ -122,25 +122,32 @@ void Peer::hear(Connection connection, const Part& part, std::span<const std::by
         (part.total != assembly_total_ || part.channel != assembly_channel_))))
     return heard_nonsense(connection, "a part that does not follow the one before", now, effects);
   if (!take(part.number, part.applied, now, effects)) return;
+  const std::size_t size = body.size();
+  if (size == part.total) {
+    effects.push_back(Deliver{life(), part.channel, std::move(body)});
+    return took(size, now, effects);
+  }
   if (part.at == 0) {
     assembly_.reserve(part.total);
     assembly_total_ = part.total;
     assembly_channel_ = part.channel;
   }
-  assembly_.insert(assembly_.end(), body.begin(), body.end());
+  const std::span<const std::byte> piece = body.view();
+  assembly_.insert(assembly_.end(), piece.begin(), piece.end());
   if (assembly_.size() == assembly_total_) {
     effects.push_back(Deliver{life(), assembly_channel_, std::exchange(assembly_, {})});
     assembly_total_ = 0;
   }
-  took(body.size(), now, effects);
+  took(size, now, effects);
 }
 
-void Peer::hear(Connection connection, const Heartbeat& heartbeat, std::span<const std::byte> body,
-                Instant now, Effects& effects) {
-  if (!is_up(connection) || !body.empty())
+void Peer::hear(Connection connection, const Heartbeat& heartbeat, MessageBytes& body, Instant now,
+                Effects& effects) {
+  const bool has_body = body.size() != 0;
+  if (!is_up(connection) || has_body)
     return heard_nonsense(connection,
-                          body.empty() ? "a heartbeat before the handshake" : "a heartbeat's body",
-                          now, effects);
+                          has_body ? "a heartbeat's body" : "a heartbeat before the handshake", now,
+                          effects);
   if (applied(*up(), heartbeat.applied, now, effects)) transmit(now, effects);
 }
 

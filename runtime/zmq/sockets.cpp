@@ -12,6 +12,7 @@ namespace {
 constexpr int never_ms = 24 * 3600 * 1000;
 constexpr int leave_within_ms = 200;        // what was given to a connection that is hung up
 constexpr std::size_t copied_below = 4096;  // smaller bodies are copied, larger ones shared
+constexpr std::size_t kept_from = 16384;    // of what came; the library reads 8 KiB at a time
 constexpr std::size_t around_piece = 256;   // CURVE puts 33 bytes around each
 constexpr const char* key_question = "inproc://zeromq.zap.01";
 
@@ -31,6 +32,26 @@ zmq::message_t message_of(const Body& body) {
 
 std::span<const std::byte> bytes_of(const zmq::message_t& message) {
   return {static_cast<const std::byte*>(message.data()), message.size()};
+}
+
+/// A piece as the library received it. Its bytes stay where they are when the message is moved.
+class Piece final : public Buffer {
+ public:
+  explicit Piece(zmq::message_t given)
+      : Buffer(static_cast<std::byte*>(given.data()), given.size(), nullptr),
+        message_(std::move(given)) {}
+
+ private:
+  void end() override { delete this; }
+
+  zmq::message_t message_;
+};
+
+/// Small pieces stand in the message itself or share memory with others: they are copied.
+MessageBytes kept(zmq::message_t piece) {
+  const std::span<const std::byte> bytes = bytes_of(piece);
+  if (bytes.size() < kept_from) return wire::Bytes(bytes.begin(), bytes.end());
+  return MessageBytes(Ref<Buffer>(new Piece(std::move(piece))));
 }
 
 /// Takes one piece if it is there.
@@ -139,19 +160,19 @@ std::optional<Arrival> ParcelSocket::take() {
   Arrival arrival;
   arrivals.look = take_piece(socket_, bound_ ? route_ : head_);
   if (!arrivals.look) return std::nullopt;
-  body_.rebuild();
   if (bound_) {
     arrival.route = {static_cast<const char*>(route_.data()), route_.size()};
     if (!route_.more() || !take_piece(socket_, head_)) head_.rebuild();
   }
   bool more = head_.more();
-  if (more) more = take_piece(socket_, body_) && body_.more();
+  zmq::message_t body;
+  if (more) more = take_piece(socket_, body) && body.more();
   for (zmq::message_t rest; more; more = rest.more()) {
     arrival.overlong = true;
     if (!take_piece(socket_, rest)) break;
   }
   arrival.head = bytes_of(head_);
-  arrival.body = bytes_of(body_);
+  arrival.body = kept(std::move(body));
   return arrival;
 }
 

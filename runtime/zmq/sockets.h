@@ -30,11 +30,11 @@ struct SocketSettings {
   int queue_out = 1024;  // what a peer keeps to is far below (peer.h)
 };
 
-/// A parcel as it came. The views hold until the next one is taken.
+/// A parcel as it came. The views hold until the next one is taken; the body has its own memory.
 struct Arrival {
   std::string_view route;  // of the bound socket: which connection
   std::span<const std::byte> head;
-  std::span<const std::byte> body;
+  MessageBytes body;
   bool overlong = false;  // more pieces than a parcel has
 };
 
@@ -80,7 +80,7 @@ class ParcelSocket {
   zmq::socket_t socket_;
   zmq::socket_t monitor_;
   bool bound_, has_keys_;
-  zmq::message_t route_, head_, body_;
+  zmq::message_t route_, head_;
 };
 
 /// Answers whose keys may come in: those of peers, each as its machine.

@@ -156,7 +156,7 @@ void Forwarder::take_arrivals() {
     const std::optional<links::Arrival> arrival = bound_.take();
     if (!arrival) return;
     const Result<StreamFrame> frame =
-        arrival->overlong || !arrival->body.empty()
+        arrival->overlong || arrival->body.size() != 0
             ? Result<StreamFrame>(Error{ErrorCode::corrupt, "a frame of several pieces"})
             : links::read_stream_frame(arrival->head);
     const std::string route(arrival->route);

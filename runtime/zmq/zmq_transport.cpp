@@ -43,7 +43,7 @@ struct Asked {
   bool refuse = false;
   Origin life;
   Channel channel = Channel::message;
-  wire::Bytes bytes;
+  MessageBytes bytes;
 };
 
 struct Neighbour {
@@ -71,7 +71,7 @@ class ZmqTransport final : public Transport {
     if (!own.directory.empty()) bound_file_.emplace(links::ipc_path(options_.bind));
   }
   void start(TransportListener& listener) override;
-  void send(Origin to, Channel channel, wire::Bytes bytes) override {
+  void send(Origin to, Channel channel, MessageBytes bytes) override {
     ask({false, to, channel, std::move(bytes)});
   }
   void refuse(Origin life) override { ask({true, life, Channel::message, {}}); }
@@ -90,7 +90,7 @@ class ZmqTransport final : public Transport {
   void take_asked();
   void take_from_bound();
   void take_from(Neighbour& neighbour);
-  void stranger(const links::Arrival& arrival, const Result<links::Head>& head);
+  void stranger(links::Arrival& arrival, const Result<links::Head>& head);
   void answer_key_questions();
   void tick_all();
   void beat_amid();
@@ -407,7 +407,7 @@ void ZmqTransport::take_from_bound() {
   // anybody is found silent, also behind a pause of this process.
   const std::size_t most = parcels_a_turn + routes_.size();
   for (std::size_t i = 0; i < most && bound_.arrivals.look; ++i) {
-    const std::optional<links::Arrival> arrival = bound_.take();
+    std::optional<links::Arrival> arrival = bound_.take();
     if (!arrival) return;
     const Result<links::Head> head = arrival->overlong
                                          ? Result<links::Head>(Error{ErrorCode::corrupt,
@@ -422,7 +422,7 @@ void ZmqTransport::take_from_bound() {
     Neighbour& neighbour = neighbours_.at(route->second.machine);
     const Connection connection = route->second.connection;
     if (head)
-      neighbour.peer.heard(connection, *head, arrival->body, now_, effects_);
+      neighbour.peer.heard(connection, *head, std::move(arrival->body), now_, effects_);
     else
       neighbour.peer.heard_nonsense(connection, head.error().message, now_, effects_);
     act(neighbour);
@@ -430,7 +430,7 @@ void ZmqTransport::take_from_bound() {
 }
 
 /// A connection that nobody has: the door says who may come in.
-void ZmqTransport::stranger(const links::Arrival& arrival, const Result<links::Head>& head) {
+void ZmqTransport::stranger(links::Arrival& arrival, const Result<links::Head>& head) {
   const links::Verdict verdict = door_.judge(head, bound_.proved());
   if (const links::Refusal* no = std::get_if<links::Refusal>(&verdict)) {
     if (no->reason != links::Reason::not_connected)
@@ -446,14 +446,14 @@ void ZmqTransport::stranger(const links::Arrival& arrival, const Result<links::H
   accepted_[connection] = route;
   failpoint("hello_heard");
   Neighbour& neighbour = neighbours_.at(enter->machine);
-  neighbour.peer.heard(connection, *head, arrival.body, now_, effects_);
+  neighbour.peer.heard(connection, *head, std::move(arrival.body), now_, effects_);
   act(neighbour);
 }
 
 void ZmqTransport::take_from(Neighbour& neighbour) {
   for (std::size_t i = 0; i < parcels_a_turn && neighbour.socket && neighbour.socket->arrivals.look;
        ++i) {
-    const std::optional<links::Arrival> arrival = neighbour.socket->take();
+    std::optional<links::Arrival> arrival = neighbour.socket->take();
     if (!arrival) break;
     const Result<links::Head> head = arrival->overlong
                                          ? Result<links::Head>(Error{ErrorCode::corrupt,
@@ -461,7 +461,7 @@ void ZmqTransport::take_from(Neighbour& neighbour) {
                                                                      "two pieces"})
                                          : links::read_head(arrival->head);
     if (head)
-      neighbour.peer.heard(neighbour.dialed, *head, arrival->body, now_, effects_);
+      neighbour.peer.heard(neighbour.dialed, *head, std::move(arrival->body), now_, effects_);
     else
       neighbour.peer.heard_nonsense(neighbour.dialed, head.error().message, now_, effects_);
     act(neighbour);

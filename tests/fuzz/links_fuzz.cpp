@@ -50,7 +50,7 @@ class Fuzzed {
       __builtin_trap();
     static_cast<void>(door_.judge(read, std::nullopt));
     if (read)
-      peer_.heard(connection, *read, body, now, effects_);
+      peer_.heard(connection, *read, wire::Bytes(body.begin(), body.end()), now, effects_);
     else
       peer_.heard_nonsense(connection, read.error().message, now, effects_);
     for (const Effect& effect : effects_)

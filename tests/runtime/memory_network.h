@@ -76,7 +76,7 @@ class MemoryNetwork {
     });
   }
   /// As if this life had sent it.
-  void inject(Origin from, std::uint32_t to, Channel channel, wire::Bytes bytes) {
+  void inject(Origin from, std::uint32_t to, Channel channel, MessageBytes bytes) {
     change([&] { post(from, to, channel, std::move(bytes)); });
   }
   Origin life_of(std::uint32_t machine) {
@@ -105,7 +105,7 @@ class MemoryNetwork {
    public:
     End(MemoryNetwork& network, Origin self) : network_(network), self_(self) {}
     void start(TransportListener& listener) override { network_.begin(self_, listener); }
-    void send(Origin to, Channel channel, wire::Bytes bytes) override {
+    void send(Origin to, Channel channel, MessageBytes bytes) override {
       network_.change([&] {
         if (network_.lives_[self_.machine] == self_ && network_.lives_[to.machine] == to &&
             !network_.is_refused(self_, to))
@@ -130,8 +130,8 @@ class MemoryNetwork {
   bool is_refused(Origin a, Origin b) const {
     return refused_.contains({a, b}) || refused_.contains({b, a});
   }
-  void post(Origin from, std::uint32_t to, Channel channel, wire::Bytes bytes) {
-    auto held = std::make_shared<wire::Bytes>(std::move(bytes));
+  void post(Origin from, std::uint32_t to, Channel channel, MessageBytes bytes) {
+    auto held = std::make_shared<MessageBytes>(std::move(bytes));
     push({from.machine, to,
           [from, channel, held](TransportListener& listener) {
             listener.received(from, channel, std::move(*held));

@@ -59,7 +59,7 @@ class BusyEnd final : public Transport {
  public:
   BusyEnd(std::unique_ptr<Transport> end, Busy& busy) : end_(std::move(end)), busy_(busy) {}
   void start(TransportListener& listener) override { end_->start(listener); }
-  void send(Origin to, Channel channel, wire::Bytes bytes) override {
+  void send(Origin to, Channel channel, MessageBytes bytes) override {
     end_->send(to, channel, std::move(bytes));
     if (busy_.thread.load() != std::this_thread::get_id()) return;
     busy_.thread = std::thread::id();

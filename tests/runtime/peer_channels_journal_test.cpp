@@ -24,7 +24,8 @@ class FakeTransport final : public Transport {
   FakeTransport(Journal& journal, TransportListener*& listener)
       : journal_(journal), listener_(listener) {}
   void start(TransportListener& listener) override { listener_ = &listener; }
-  void send(Origin to, Channel, wire::Bytes bytes) override {
+  void send(Origin to, Channel, MessageBytes given) override {
+    const std::span<const std::byte> bytes = given.view();
     std::string line = "sends " + words(to.machine, to.incarnation) + ':';
     for (std::size_t i = 0; i < bytes.size(); ++i) {
       line += i % 8 == 0 ? " " : "";

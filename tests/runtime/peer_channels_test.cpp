@@ -258,8 +258,8 @@ class FakeTransport final : public Transport {
   };
   explicit FakeTransport(Made& made) : made_(made) {}
   void start(TransportListener& listener) override { made_.listener = &listener; }
-  void send(Origin to, Channel, wire::Bytes bytes) override {
-    made_.sent.emplace_back(to, std::move(bytes));
+  void send(Origin to, Channel, MessageBytes bytes) override {
+    made_.sent.emplace_back(to, std::move(bytes).take());
   }
   void refuse(Origin) override {}
   void stop() override {}
@@ -385,7 +385,7 @@ TEST_CASE("links are begun anew for a link that has ended and whose machine is n
     struct Looking final : Transport {
       Looking(Looked& at, const LinkState& one) : seen(at), link(one) {}
       void start(TransportListener& heard) override { listener = &heard; }
-      void send(Origin, Channel, wire::Bytes) override {}
+      void send(Origin, Channel, MessageBytes) override {}
       void refuse(Origin) override {}
       void stop() override {}
       std::vector<LinkState> links() const override {

@@ -8,12 +8,12 @@ namespace sluice {
 TEST_CASE("what is received goes on in order, but for what waits on its link or of its home") {
   Received received(3);
   const auto add = [&](std::uint32_t from, std::uint8_t what) {
-    return received.add({{from, 1}, Channel::message, {std::byte{what}}});
+    return received.add({{from, 1}, Channel::message, wire::Bytes{std::byte{what}}});
   };
   const auto next = [&] {
     std::optional<Parcel> parcel = received.next();
     REQUIRE(parcel);
-    return std::pair(*std::move(parcel), static_cast<int>(parcel->bytes[0]));
+    return std::pair(*std::move(parcel), static_cast<int>(parcel->bytes.view()[0]));
   };
   for (std::uint8_t i = 1; i <= 6; ++i) REQUIRE(add(i % 2, i));  // 1, 3, 5 come from 1
   auto [first, one] = next();

@@ -292,7 +292,7 @@ TEST_CASE("a parcel of many pieces, and one larger than any, end the connection"
   stranger.connect(scene.address());
   for (int i = 0; i < 1000; ++i) stranger.say(Bytes(10, std::byte{1}), i < 999);
   CHECK(stranger.refused() == Reason::malformed);
-  stranger.say(Bytes(400'000));  // the library itself ends the connection
+  stranger.say(Bytes(links::body_bytes_max + 1000));  // the library itself ends the connection
   stranger.say(links::Heartbeat{0});
   CHECK(!stranger.hear(300));
 }

@@ -90,7 +90,8 @@ class Chance {
  private:
   std::uint64_t pick(std::uint64_t most) { return chance_.next() % (most + 1); }
   void send(unsigned who) {
-    constexpr std::array<std::size_t, 8> sizes{0, 1, 16383, 16384, 262144, 262145, 600'000, 40'000};
+    constexpr std::array<std::size_t, 8> sizes{0,         1,         16383,     16384,
+                                               1'064'960, 1'064'961, 2'600'000, 40'000};
     const std::size_t size = sizes[pick(sizes.size() - 1)];
     const std::uint64_t times = size == 1 ? 1 + pick(200) : 1;
     for (std::uint64_t i = 0; i < times; ++i) {

@@ -26,7 +26,8 @@ int free_port() {
   }
 }
 
-void Ear::received(Origin from, Channel channel, wire::Bytes bytes) {
+void Ear::received(Origin from, Channel channel, MessageBytes given) {
+  wire::Bytes bytes = std::move(given).take();
   if (on_received) on_received(from, channel, bytes);
   const std::lock_guard lock(mutex_);
   bytes_ += bytes.size();

@@ -27,7 +27,7 @@ struct Heard {
 
 class Ear final : public TransportListener {
  public:
-  void received(Origin from, Channel channel, wire::Bytes bytes) override;
+  void received(Origin from, Channel channel, MessageBytes given) override;
   void connected(Origin life) override;
   void silent(Origin life, const std::string& why) override;
   void refused(Origin by) override;

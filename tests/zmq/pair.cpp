@@ -13,6 +13,10 @@ wire::Bytes bytes(const std::string& text) {
   return {view.begin(), view.end()};
 }
 
+std::string text_of(std::span<const std::byte> given) {
+  return {reinterpret_cast<const char*>(given.data()), given.size()};
+}
+
 std::string words(Origin origin) {
   return std::to_string(origin.machine) + "/" + std::to_string(origin.incarnation);
 }
@@ -227,9 +231,7 @@ void Pair::perform(unsigned machine, Effect& effect) {
     most_on_the_way = std::max(most_on_the_way, on_the_way_.size());
   }
   if (Deliver* deliver = std::get_if<Deliver>(&effect))
-    said_here.received.emplace_back(
-        deliver->from,
-        std::string(reinterpret_cast<const char*>(deliver->bytes.data()), deliver->bytes.size()));
+    said_here.received.emplace_back(deliver->from, text_of(deliver->bytes.view()));
   if (const SayConnected* say = std::get_if<SayConnected>(&effect))
     said_here.connected.push_back(say->life);
   if (const SaySilent* say = std::get_if<SaySilent>(&effect))

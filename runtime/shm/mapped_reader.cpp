@@ -29,7 +29,7 @@ int milliseconds_until(std::chrono::steady_clock::time_point time) {
 }  // namespace
 
 void MappedRemote::tell(std::uint64_t number, Ref<Buffer> bytes) {
-  const std::lock_guard lock(told_);
+  const std::shared_lock lock(told_);
   if (listener_ != nullptr) listener_->read_ended(number, std::move(bytes));
 }
 
@@ -73,10 +73,6 @@ void MappedReader::read(const std::shared_ptr<MappedRemote>& remote, MappedRead 
 }
 
 void MappedReader::close(MappedRemote& remote) {
-  {
-    const std::lock_guard lock(remote.told_);
-    remote.listener_ = nullptr;
-  }
   // Let go of without the lock, for that may take a while, or call others.
   std::deque<MappedRead> waiting;
   std::vector<Work> work;
@@ -93,6 +89,8 @@ void MappedReader::close(MappedRemote& remote) {
     });
   }
   bell_.ring();
+  const std::lock_guard lock(remote.told_);  // behind those that are copied now
+  remote.listener_ = nullptr;
 }
 
 void MappedReader::go_on(const std::shared_ptr<MappedRemote>& remote) {

@@ -11,6 +11,7 @@
 #include <deque>
 #include <memory>
 #include <mutex>
+#include <shared_mutex>
 #include <thread>
 #include <vector>
 
@@ -43,7 +44,7 @@ class MappedRemote {
   void tell(std::uint64_t number, Ref<Buffer> bytes);
 
   const MappedKey key_;
-  std::mutex told_;  // held while the listener is called
+  std::shared_mutex told_;  // held while the listener is called
   RemoteRegion::Listener* listener_;
 
   // Under the reader's lock.

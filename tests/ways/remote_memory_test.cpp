@@ -1,5 +1,6 @@
 // Memory that others read, whichever way: what is promised of all (base/remote_memory.h), held to
-// UCX, to TCP in the clear and encrypted, and to memory that both map, between processes of which some are killed.
+// UCX, to TCP in the clear and encrypted, and to memory that both map, between processes of which
+// some are killed.
 #include "base/remote_memory.h"
 
 #include <unistd.h>

@@ -20,17 +20,15 @@ namespace sluice {
 
 /// How the content of a page travels.
 enum class Way : std::uint8_t { message, body, one_memory, ucx, tcp, tcp_encrypted, mapped };
-inline constexpr Way all_ways[] = {Way::message, Way::body, Way::one_memory,
-                                   Way::ucx,     Way::tcp,  Way::tcp_encrypted,
-                                   Way::mapped};
+inline constexpr Way all_ways[] = {Way::message, Way::body,          Way::one_memory, Way::ucx,
+                                   Way::tcp,     Way::tcp_encrypted, Way::mapped};
 /// Of those, where a reader reads by itself.
 inline constexpr Way read_ways[] = {Way::one_memory, Way::ucx, Way::tcp, Way::tcp_encrypted,
                                     Way::mapped};
 
 inline std::string name_of(Way way) {
-  constexpr const char* names[] = {"message", "shared memory", "one memory",
-                                   "ucx",     "tcp",           "tcp, encrypted",
-                                   "mapped"};
+  constexpr const char* names[] = {"message", "shared memory",  "one memory", "ucx",
+                                   "tcp",     "tcp, encrypted", "mapped"};
   return names[static_cast<std::size_t>(way)];
 }
 

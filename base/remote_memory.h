@@ -4,8 +4,8 @@
 // the region is there, whatever its owner does to the bytes meanwhile, and it does not hear of it.
 // So a reader verifies what has come. A read ends once: with its bytes, without them, or unheard
 // when whoever asked for it has gone; it never writes into memory that it does not refer to.
-// Thread: any. Units: bytes. Implemented by runtime/ucx and runtime/tcp, and in tests by one
-// process's memory.
+// Thread: any. Units: bytes. Implemented by runtime/ucx, runtime/tcp and runtime/shm, and in tests
+// by one process's memory.
 // Source: omni-flow, section 4.2 (transfer).
 #pragma once
 
@@ -30,8 +30,8 @@ class RemoteRegion {
   class Listener {
    public:
     virtual ~Listener() = default;
-    /// One call at a time, on a thread of the memory's; must return soon. `bytes`: what was read
-    /// and has no other place, one part behind the other; null: it could not be read.
+    /// On threads of the memory's, of different reads at once; must return soon. `bytes`: what was
+    /// read and has no other place, one part behind the other; null: it could not be read.
     virtual void read_ended(std::uint64_t number, Ref<Buffer> bytes) = 0;
   };
 
@@ -49,7 +49,8 @@ class RemoteMemory {
  public:
   virtual ~RemoteMemory() = default;
   /// Zero-filled; others may read it until its last reference goes. It may outlive this.
-  /// Errors: exhausted; there is not so much, or it cannot be read by others.
+  /// Errors: exhausted; there is not so much, or it cannot be read by others. unavailable; there is
+  /// no such memory here, though there may be other.
   virtual Result<Ref<Buffer>> make(std::size_t size) = 0;
   /// What a reader of a region of `make` needs; of no use in another life of this process.
   virtual Result<std::vector<std::byte>> key(const Ref<Buffer>& region) = 0;

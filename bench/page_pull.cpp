@@ -1,13 +1,15 @@
 // Pages pulled from another process, beside the same bytes through a socket and through memcpy; and
 // the time to the first token by pulling a prompt's pages beside computing them.
 //
-// Usage: bench_page_pull [MODEL [TOKENS]] | bench_page_pull --ucx [DEVICES] | bench_page_pull --tcp
-//        bench_page_pull --turns ipc|messages|tcp|tcp-encrypted|tcp-messages|ucx
-// First 1,024 pages of 64 KiB over ipc (content in memory that both have, and in messages) and over
-// tcp on the loopback, without keys, in messages, read where they stand, and so encrypted (--tcp:
-// these alone): pull (question, pages, checks, into the pool) and a raw socket of the same kind, by
-// turns, medians of fifteen, two prompts by turns into a pool that has room for one; and the same
-// of the processor time that both processes took, which says less of what else the computer does.
+// Usage: bench_page_pull [MODEL [TOKENS]] | bench_page_pull --ucx [DEVICES]
+//        bench_page_pull --tcp | bench_page_pull --ipc
+//        bench_page_pull --turns mapped|ipc|messages|tcp|tcp-encrypted|tcp-messages|ucx
+// First 1,024 pages of 64 KiB over ipc (read where they stand in memory that both map, copied into
+// memory that both have, and in messages) and over tcp on the loopback, without keys, in messages,
+// read where they stand, and so encrypted (--ipc, --tcp: these alone): pull (question, pages,
+// checks, into the pool) and a raw socket of the same kind, by turns, medians of fifteen, two
+// prompts by turns into a pool that has room for one; and the same of the processor time that both
+// processes took, which says less of what else the computer does.
 // With --ucx such pages read over UCX, on this computer or over RDMA DEVICES ("mlx5_0:1"): two
 // prompts by turns into a pool that has room for one, so that all memory was used before (the first
 // time of each beside it). By turns with it: ucx_perftest's gets of 64 KiB (always the same, so
@@ -42,11 +44,13 @@
 
 #include "base/crc32c.h"
 #include "bench/raw_socket.h"
+#include "bench/ucx_perftest.h"
 #include "bench/usage.h"
 #include "engine/family/model.h"
 #include "engine/storage/kept_pool.h"
 #include "engine/tasks/generator.h"
 #include "runtime/peer_channels.h"
+#include "runtime/shm/mapped_memory.h"
 #include "runtime/tcp/tcp_memory.h"
 #include "runtime/ucx/ucx_memory.h"
 #include "runtime/zmq/zmq_transport.h"
@@ -68,6 +72,7 @@ struct Way {
   std::size_t shared_bytes = 0;        // of memory that both have
   std::optional<UcxOptions> ucx = {};        // pages are read by it
   std::optional<TcpMemoryOptions> tcp = {};  // or by this
+  bool is_mapped = false;                    // or out of memory that both map
 };
 
 template <typename T>
@@ -92,6 +97,12 @@ std::unique_ptr<PeerPort> port_of(const Way& way, std::uint32_t machine,
   };
   if (way.ucx) port.memory = or_exit(make_ucx_memory(*way.ucx));
   if (way.tcp) port.memory = or_exit(make_tcp_memory(*way.tcp));
+  if (way.is_mapped) {
+    MappedMemoryOptions options;
+    options.socket =
+        (machine == 0 ? way.server : way.client).substr(std::strlen("ipc://")) + ".region";
+    port.memory = or_exit(make_mapped_memory(options));
+  }
   return or_exit(make_peer_port(std::move(port)));
 }
 
@@ -217,7 +228,7 @@ Rounds pull_by_turns(const Way& way, int socket, pid_t child) {
     const auto start = Clock::now();
     std::memcpy(to.data(), from.data(), all_bytes);
     const double copy = seconds_since(start);
-    if (kept.peers->counts().read != (way.tcp ? (i + 1) * pages : 0)) {
+    if (kept.peers->counts().read != (way.tcp || way.is_mapped ? (i + 1) * pages : 0)) {
       std::fprintf(stderr, "pages came by another way\n");
       std::exit(1);
     }
@@ -269,6 +280,12 @@ Way ipc_way(const std::string& folder, std::size_t shared_bytes) {
   return {"ipc://" + folder + "/0", "ipc://" + folder + "/1", shared_bytes};
 }
 
+Way mapped_way(const std::string& folder) {
+  Way way = ipc_way(folder, 0);
+  way.is_mapped = true;
+  return way;
+}
+
 Way tcp_way(bool is_read, bool is_encrypted = false) {
   const int port = is_encrypted ? 47319 : is_read ? 47311 : 47317;  // several may run at once
   const std::string host = "tcp://127.0.0.1:";
@@ -277,75 +294,16 @@ Way tcp_way(bool is_read, bool is_encrypted = false) {
   return way;
 }
 
+void bench_ipc(const std::string& folder) {
+  bench_bytes("ipc, read where they stand", mapped_way(folder), folder);
+  bench_bytes("ipc, in memory that both have", ipc_way(folder, std::size_t{128} << 20U), folder);
+  bench_bytes("ipc, in messages", ipc_way(folder, 0), folder);
+}
+
 void bench_tcp(const std::string& folder) {
   bench_bytes("tcp, in messages", tcp_way(false), folder);
   bench_bytes("tcp, read where they stand", tcp_way(true), folder);
   bench_bytes("tcp, read where they stand, encrypted", tcp_way(true, true), folder);
-}
-
-/// A program with its standard output in a pipe; nothing is looked at that it says otherwise.
-pid_t started(const std::vector<std::string>& words, int& out) {
-  int ends[2];
-  if (pipe(ends) != 0) std::exit(1);
-  const pid_t child = fork();
-  if (child == 0) {
-    dup2(ends[1], 1);
-    dup2(open("/dev/null", O_WRONLY), 2);
-    close(ends[0]);
-    close(ends[1]);
-    std::vector<char*> arguments;
-    for (const std::string& word : words) arguments.push_back(const_cast<char*>(word.c_str()));
-    arguments.push_back(nullptr);
-    execvp(arguments[0], arguments.data());
-    _exit(127);
-  }
-  close(ends[1]);
-  out = ends[0];
-  return child;
-}
-
-/// Bytes a second of ucx_perftest's gets of `size`, in two processes of its own.
-double perftest_rate(std::size_t size, std::size_t gets) {
-  const std::vector<std::string> server{SLUICE_UCX_PERFTEST, "-p", "47314", "-f"};
-  std::vector<std::string> client{SLUICE_UCX_PERFTEST,
-                                  "127.0.0.1",
-                                  "-p",
-                                  "47314",
-                                  "-f",
-                                  "-v",
-                                  "-t",
-                                  "ucp_get",
-                                  "-s",
-                                  std::to_string(size),
-                                  "-n",
-                                  std::to_string(gets),
-                                  "-w",
-                                  std::to_string(gets / 4 + 1)};
-  int unread = -1;
-  const pid_t other = started(server, unread);
-  std::string said;
-  int status = 1;
-  // Until the other one listens.
-  for (const auto until = Clock::now() + std::chrono::seconds(10);
-       status != 0 && Clock::now() < until;) {
-    int out = -1;
-    const pid_t child = started(client, out);
-    said.clear();
-    char some[4096];
-    for (ssize_t got = 0; (got = read(out, some, sizeof some)) > 0;)
-      said.append(some, static_cast<std::size_t>(got));
-    close(out);
-    waitpid(child, &status, 0);
-  }
-  kill(other, SIGKILL);
-  waitpid(other, nullptr, 0);
-  close(unread);
-  const std::size_t last = said.find_last_of(',');  // messages a second
-  if (status != 0 || last == std::string::npos) {
-    std::fprintf(stderr, SLUICE_UCX_PERFTEST " failed: %s\n", said.c_str());
-    std::exit(1);
-  }
-  return std::strtod(said.c_str() + last + 1, nullptr) * static_cast<double>(size);
 }
 
 /// Bytes a second of two copies and a checksum of each page, as of one that is read: into memory
@@ -465,6 +423,7 @@ int turns(const std::string& way_name, const std::string& folder) {
     way = tcp_way(way_name != "tcp-messages", way_name == "tcp-encrypted");
   if (way_name == "ipc") way.shared_bytes = std::size_t{128} << 20U;
   if (way_name == "ucx") way.ucx = UcxOptions{};
+  way.is_mapped = way_name == "mapped";
   int status = 0;
   beside([&](int ready, int end) { serve_turns(way, ready, end); },
          [&](pid_t) {
@@ -484,7 +443,7 @@ int turns(const std::string& way_name, const std::string& folder) {
                status = 2;
                continue;
              }
-             const bool get = what == "get", is_read = way.tcp || way.ucx;
+             const bool get = what == "get", is_read = way.tcp || way.ucx || way.is_mapped;
              for (const double one :
                   take_turn(*port, get, is_read, *shape, count, repeats, content))
                std::printf("%.9f ", one);
@@ -563,34 +522,35 @@ void bench_first_token(const std::string& path, std::size_t tokens, const std::s
 
 int main(int count, char** arguments) {
   constexpr const char* usage =
-      "usage: bench_page_pull [MODEL [TOKENS]] | --turns ipc|messages|tcp|ucx | --ucx [DEVICES] | "
-      "--tcp";
-  if (const auto status = usage_status(count, arguments, usage, {"--turns", "--ucx", "--tcp"}))
+      "usage: bench_page_pull [MODEL [TOKENS]] | --turns mapped|ipc|messages|tcp|ucx | "
+      "--ucx [DEVICES] | --tcp | --ipc";
+  if (const auto status = usage_status(count, arguments, usage,
+                                       {"--turns", "--ucx", "--tcp", "--ipc"}))
     return *status;
   char name[] = "/tmp/bench-page-pull-XXXXXX";
   if (mkdtemp(name) == nullptr) return 1;
   if (count > 1 && std::string(arguments[1]) == "--turns") {
     const std::string way = count == 3 ? arguments[2] : "";
-    constexpr std::string_view ways[] = {"ipc",          "messages", "tcp", "tcp-encrypted",
-                                         "tcp-messages", "ucx"};
+    constexpr std::string_view ways[] = {"mapped",        "ipc",          "messages", "tcp",
+                                         "tcp-encrypted", "tcp-messages", "ucx"};
     const bool known = std::ranges::find(ways, way) != std::end(ways);
     if (!known)
       std::fprintf(stderr,
                    "usage: bench_page_pull --turns "
-                   "ipc|messages|tcp|tcp-encrypted|tcp-messages|ucx\n");
+                   "mapped|ipc|messages|tcp|tcp-encrypted|tcp-messages|ucx\n");
     const int status = known ? turns(way, name) : 2;
     std::filesystem::remove_all(name);
     return status;
   }
   const std::string only = count > 1 ? arguments[1] : "";
-  if (only == "--ucx" || only == "--tcp") {
+  if (only == "--ucx" || only == "--tcp" || only == "--ipc") {
     if (only == "--tcp") bench_tcp(name);
+    if (only == "--ipc") bench_ipc(name);
     if (only == "--ucx") bench_ucx(count > 2 ? arguments[2] : "", name);
     std::filesystem::remove_all(name);
     return 0;
   }
-  bench_bytes("ipc, in memory that both have", ipc_way(name, std::size_t{128} << 20U), name);
-  bench_bytes("ipc, in messages", ipc_way(name, 0), name);
+  bench_ipc(name);
   bench_tcp(name);
   if (count > 1)
     bench_first_token(arguments[1],

@@ -196,7 +196,7 @@ def systems(options, venvs, folder):
     made = [System("ours", "tcp" if way.startswith("tcp") else "memory", f"over {name}", ("get", "put"),
                    lambda way=way: ours(options.program, way, folder))
             for way, name in (("tcp", "tcp"), ("tcp-messages", "tcp in messages"), ("messages", "ipc in messages"),
-                              ("ipc", "ipc in shared memory"))]
+                              ("ipc", "ipc in shared memory"), ("mapped", "ipc, mapped"))]
     errors = 0
     for peer in options.peers:
         try:

@@ -212,7 +212,8 @@ void leave_folder(const Cluster& cluster, std::uint32_t machine, std::optional<L
   if (!cluster.spec().machines[machine].address) {
     const std::string path = cluster.folder + "/" + std::to_string(machine);
     ::unlink(path.c_str());
-    ::unlink((path + page_socket_end).c_str());
+    for (const char* end : {"", ".memory", region_socket_end})
+      ::unlink((path + page_socket_end + end).c_str());
   }
   lock.reset();
   leave_cluster_folder(cluster.folder);

@@ -163,7 +163,8 @@ void remove_sockets(const Cluster& cluster) {
       if (const Result<LockFile> lock = LockFile::take(lock_path(cluster.folder, i)); lock.ok()) {
         ::unlink(path.c_str());
         ::unlink((path + ".memory").c_str());  // as in shared_memory_socket
-        ::unlink((path + page_socket_end).c_str());
+        for (const char* end : {"", ".memory", region_socket_end})
+          ::unlink((path + page_socket_end + end).c_str());
         ::unlink(status_path(cluster.folder, i).c_str());
         ::unlink(lock_path(cluster.folder, i).c_str());
       }

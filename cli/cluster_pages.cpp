@@ -11,8 +11,11 @@
 #include "roles/check_models.h"
 #include "runtime/inproc/role_host.h"
 #include "runtime/peer_channels.h"
+#include "runtime/shm/mapped_memory.h"
 #include "runtime/tcp/tcp_memory.h"
 #include "runtime/ucx/ucx_memory.h"
+#include "runtime/zmq/address.h"
+#include "runtime/zmq/ipc_socket.h"
 
 namespace sluice::cli {
 
@@ -59,12 +62,35 @@ Result<std::array<std::uint8_t, 32>> secret_of(const Cluster& cluster) {
   return page_secret(cluster.folder);
 }
 
-/// That the others read a machine's pages in; null: these come in messages, or shared memory.
-Result<std::unique_ptr<RemoteMemory>> memory_of(const Cluster& cluster, std::uint32_t machine) {
+/// At an ipc address.
+Result<std::unique_ptr<RemoteMemory>> mapped_memory_at(const std::string& address) {
+  const Result<links::Address> read = links::read_address(address);
+  if (!read.ok()) return read.error();
+  if (Result<void> closed = links::check_directory(read->directory); !closed.ok())
+    return closed.error();
+  MappedMemoryOptions options;
+  options.socket = links::ipc_path(address) + region_socket_end;
+  return make_mapped_memory(options);
+}
+
+/// That the others read a machine's pages in; null: these come in messages, or are copied into
+/// memory that both have.
+Result<std::unique_ptr<RemoteMemory>> memory_of(
+    const Cluster& cluster, std::uint32_t machine,
+    const std::function<void(const LinkNotice&)>& notice) {
   const ClusterMachine& one = cluster.spec().machines[machine];
   if (one.ucx) return make_ucx_memory({one.ucx->devices ? one.ucx->devices->text : ""});
-  const std::string host = host_of(address_of(cluster, machine));
-  if (host.empty() || one.pages_in_messages) return std::unique_ptr<RemoteMemory>();
+  if (one.pages_in_messages) return std::unique_ptr<RemoteMemory>();
+  const std::string address = address_of(cluster, machine);
+  const std::string host = host_of(address);
+  if (host.empty()) {
+    Result<std::unique_ptr<RemoteMemory>> mapped = mapped_memory_at(address);
+    if (mapped.ok()) return mapped;
+    if (notice)
+      notice(LinkNotice("pages: none are read where they stand, they are copied for each reader: " +
+                        mapped.error().message));
+    return std::unique_ptr<RemoteMemory>();
+  }
   TcpMemoryOptions options;
   options.host = host;
   options.is_encrypted = cluster.spec().keys.has_value();
@@ -193,7 +219,7 @@ Result<std::shared_ptr<PeerPort>> connect_pages(
   port.notice = notice;
   port.index = std::move(index);
   for (const ClusterMachine& one : cluster.spec().machines) port.names.push_back(one.name.text);
-  Result<std::unique_ptr<RemoteMemory>> memory = memory_of(cluster, self.machine);
+  Result<std::unique_ptr<RemoteMemory>> memory = memory_of(cluster, self.machine, notice);
   if (!memory.ok()) return memory.error();
   port.memory = std::move(memory).value();
   port.connect = [&cluster, sharing, notice](Origin life) -> Result<std::unique_ptr<Transport>> {

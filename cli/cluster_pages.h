@@ -15,6 +15,8 @@ namespace sluice::cli {
 
 /// Behind a machine's socket in the cluster's folder.
 inline constexpr const char* page_socket_end = ".pages";
+/// Beside the socket of pages: where their memory is handed to machines of this computer.
+inline constexpr const char* region_socket_end = ".region";
 
 /// Of a cluster: machines of which each has a role over a global parameter that another one has
 /// too, and how many such parameters there are.

@@ -32,8 +32,13 @@ Result<KeptPool> KeptPool::make_among(const KvShape& shape, std::size_t pages, P
   Ref<Buffer> memory;
   if (port.memory() != nullptr) {
     Result<Ref<Buffer>> readable = port.memory()->make(region.size());
-    if (!readable.ok()) return readable.error();
-    memory = std::move(readable).value();
+    if (readable.ok())
+      memory = std::move(readable).value();
+    else if (readable.error().code == ErrorCode::unavailable)
+      port.notice(port.self().machine, "gives pages as copies, and none is read where it stands: " +
+                                           readable.error().message);
+    else
+      return readable.error();
   }
   KeptPool made;
   made.pool = std::make_unique<KvPool>(shape, pages, port.secret(), memory);

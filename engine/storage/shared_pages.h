@@ -19,9 +19,9 @@
 #include <vector>
 
 #include "base/bell.h"
+#include "base/page_memory.h"
 #include "dataplane/page_client.h"
 #include "dataplane/page_manager.h"
-#include "engine/storage/page_memory.h"
 
 namespace sluice {
 

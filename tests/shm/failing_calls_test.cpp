@@ -2,7 +2,9 @@
 #include <sys/socket.h>
 
 #include <array>
+#include <atomic>
 
+#include "runtime/shm/mapped_memory.h"
 #include "runtime/shm/packets.h"
 #include "runtime/shm/slab.h"
 #include "tests/shm/world.h"
@@ -227,4 +229,69 @@ TEST_CASE("a machine whose socket cannot be reached yet is tried again") {
   const auto one = machine(options_of(folder, {1, 5}));
   const wire::Handle handle = lend(*one, {2, 7}, pattern(size, 4));
   CHECK(equal(two->borrow({1, 5}, handle, size).value(), pattern(size, 4)));
+}
+
+TEST_CASE("mapped memory that cannot be had says why, and leaves nothing") {
+  const std::size_t descriptors = open_descriptors(), mapped = mapped_slabs();
+  Folder folder;
+  const auto made_with = [&](const char* function, int at, int error = ENOMEM) {
+    MappedMemoryOptions options;
+    options.socket = folder.socket(1);
+    const FailingCall fails(function, error, at);
+    return said(make_mapped_memory(options));
+  };
+  const std::string none = ": Cannot allocate memory", socket = "unavailable: socket ";
+  CHECK(made_with("memfd_create", 1) ==
+        "unavailable: no memory for pages of several processes" + none);
+  CHECK(made_with("mmap", 1) == "unavailable: 1 bytes of pages cannot be mapped" + none);
+  // A kernel before 5.1 too.
+  CHECK(made_with("fcntl", 1, EINVAL) ==
+        "unavailable: the memory of pages cannot be sealed: Invalid argument");
+  CHECK(made_with("socket", 1) == socket + folder.socket(1) + " cannot be made" + none);
+  CHECK(made_with("bind", 1) == socket + folder.socket(1) + " cannot be bound" + none);
+  CHECK(made_with("listen", 1) == socket + folder.socket(1) + " cannot listen" + none);
+  CHECK(made_with("listen", 2) == "well");
+  CHECK(open_descriptors() == descriptors);
+  CHECK(mapped_slabs() == mapped);
+}
+
+TEST_CASE("a call that fails as mapped memory is handed over ends that reader's reads") {
+  struct Heard final : RemoteRegion::Listener {
+    void read_ended(std::uint64_t, Ref<Buffer> bytes) override {
+      is_whole = bool(bytes);
+      ended = true;
+    }
+    std::atomic<bool> ended{false}, is_whole{false};
+  };
+  const std::size_t descriptors = open_descriptors(), mapped = mapped_slabs();
+  // By two of their own each time: no end of an earlier connection is counted among the calls.
+  const auto is_read_with = [&](const char* function, int error, int at) {
+    Folder folder;
+    MappedMemoryOptions one, two;
+    one.socket = folder.socket(1);
+    two.socket = folder.socket(2);
+    const auto owner = std::move(make_mapped_memory(one)).value();
+    const auto reader = std::move(make_mapped_memory(two)).value();
+    const Ref<Buffer> region = owner->make(size).value();
+    const std::vector<std::byte> key = owner->key(region).value();
+    Heard heard;
+    const FailingCall fails(function, error, at);
+    const auto reached = std::move(reader->reach(key, heard)).value();
+    reached->read(1, {0, 64}, {64, 64});
+    REQUIRE(until([&] { return heard.ended.load(); }));
+    return heard.is_whole.load();
+  };
+  // The first of each is one side's, the second the other's.
+  for (const int at : {1, 2}) {
+    INFO(at);
+    CHECK_FALSE(is_read_with("getsockopt", EACCES, at));
+    CHECK_FALSE(is_read_with("sendmsg", ENOBUFS, at));
+    CHECK_FALSE(is_read_with("recvmsg", EIO, at));
+  }
+  CHECK_FALSE(is_read_with("connect", ECONNREFUSED, 1));
+  // Who has no descriptor free lets readers in later.
+  CHECK(is_read_with("accept4", EMFILE, 1));
+  CHECK(is_read_with("accept4", EMFILE, 9));
+  CHECK(open_descriptors() == descriptors);
+  CHECK(mapped_slabs() == mapped);
 }

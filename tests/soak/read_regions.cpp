@@ -1,13 +1,19 @@
-// Pages that a reader reads by itself, over UCX or TCP, out of the memory in which their owner goes
-// on writing: nobody waits for it, and it is told where each stands before it is replaced.
+// Pages that a reader reads by itself, over UCX or TCP or where it maps them, out of the memory in
+// which their owner goes on writing: nobody waits for it, and it is told where each stands before
+// it is replaced.
+#include <unistd.h>
+
 #include <chrono>
 #include <condition_variable>
 #include <cstdio>
 #include <cstdlib>
 #include <deque>
+#include <filesystem>
 #include <map>
+#include <string>
 
 #include "changing_pages.h"
+#include "runtime/shm/mapped_memory.h"
 #include "runtime/tcp/tcp_memory.h"
 #include "runtime/ucx/ucx_memory.h"
 
@@ -155,6 +161,12 @@ std::unique_ptr<RemoteMemory> tcp_memory(bool is_encrypted) {
   return made(make_tcp_memory(options));
 }
 
+std::unique_ptr<RemoteMemory> mapped_memory(const std::string& folder, const char* name) {
+  MappedMemoryOptions options;
+  options.socket = folder + "/" + name;
+  return made(make_mapped_memory(options));
+}
+
 }  // namespace
 
 Tally read_ucx(const Options& options) {
@@ -168,6 +180,15 @@ Tally read_sockets(const Options& options) {
 
 Tally read_sealed(const Options& options) {
   return read_over(tcp_memory(true), tcp_memory(true), options.sealed, options.is_blind);
+}
+
+Tally read_mapped(const Options& options) {
+  std::string folder = (std::filesystem::temp_directory_path() / "torn-reads-XXXXXX").string();
+  SLUICE_CHECK(::mkdtemp(folder.data()) != nullptr, "no folder for sockets");
+  const Tally tally = read_over(mapped_memory(folder, "owner"), mapped_memory(folder, "reader"),
+                                options.mapped, options.is_blind);
+  std::filesystem::remove_all(folder);
+  return tally;
 }
 
 }  // namespace sluice::soak

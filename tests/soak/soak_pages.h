@@ -82,8 +82,9 @@ struct Tally {
 /// `is_blind`: the readers are given checksums of what they have, not of what was published, so
 /// nothing is detected: shows that the soak would see it.
 struct Options {
-  std::uint64_t memory = 0, ucx = 0, sockets = 0, sealed = 0, tcp = 0, ssd = 0;  // reads
-  std::string folder;                                   // made and removed
+  std::uint64_t memory = 0, ucx = 0, sockets = 0, sealed = 0, mapped = 0, tcp = 0,
+                ssd = 0;  // reads
+  std::string folder;     // made and removed
   bool is_blind = false;
 };
 
@@ -92,6 +93,7 @@ Tally read_ucx(const Options& options);
 /// Where they stand, over tcp; in the clear and encrypted.
 Tally read_sockets(const Options& options);
 Tally read_sealed(const Options& options);
+Tally read_mapped(const Options& options);
 Tally read_tcp(const Options& options);
 Tally read_ssd(const Options& options);
 /// The other side of `read_tcp`, in a process of its own that is killed.

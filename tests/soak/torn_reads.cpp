@@ -1,12 +1,12 @@
 // Reads of pages of 64 KiB that are overwritten, given to others, cut or begun anew meanwhile: none
 // may be taken for what was published under its key.
 //
-// Usage: torn_reads [--memory N] [--ucx N] [--sockets N] [--sealed N] [--tcp N]
-//                   [--ssd N --folder DIR] [--blind]
+// Usage: torn_reads [--memory N] [--ucx N] [--sockets N] [--sealed N] [--mapped N]
+//                   [--tcp N] [--ssd N --folder DIR] [--blind]
 // So many reads of each kind: of a memory that is shared, of one that is read over UCX, over tcp,
-// over tcp encrypted, in messages over tcp, of a disk; DIR is made and removed. Exit status 1: one
-// was taken that is wrong, or none was refused, and then nothing was tried; with --blind, none that
-// is wrong was taken. Ten million:
+// over tcp encrypted, of one that both map, in messages over tcp, of a disk; DIR is made and
+// removed. Exit status 1: one was taken that is wrong, or none was refused, and then nothing was
+// tried; with --blind, none that is wrong was taken. Ten million:
 //   nice -n 15 torn_reads --memory 8500000 --tcp 1000000 --ssd 500000 --folder DIR
 #include <cstdio>
 #include <cstdlib>
@@ -36,6 +36,7 @@ std::optional<Options> options_of(const std::vector<std::string>& words) {
                                   : name == "--ucx"     ? &options.ucx
                                   : name == "--sockets" ? &options.sockets
                                   : name == "--sealed"  ? &options.sealed
+                                  : name == "--mapped"  ? &options.mapped
                                   : name == "--tcp"     ? &options.tcp
                                   : name == "--ssd"     ? &options.ssd
                                                         : nullptr;
@@ -76,8 +77,8 @@ int main(int count, char** arguments) {
   const std::optional<Options> given = options_of({arguments + 1, arguments + count});
   if (!given.has_value()) {
     std::fprintf(stderr,
-                 "usage: torn_reads [--memory N] [--ucx N] [--sockets N] [--sealed N] [--tcp N] "
-                 "[--ssd N --folder DIR] [--blind]\n");
+                 "usage: torn_reads [--memory N] [--ucx N] [--sockets N] [--sealed N] "
+                 "[--mapped N] [--tcp N] [--ssd N --folder DIR] [--blind]\n");
     return 2;
   }
   const Options& options = *given;
@@ -96,6 +97,7 @@ int main(int count, char** arguments) {
   check("ucx", options.ucx, read_ucx, "pages replaced");
   check("sockets", options.sockets, read_sockets, "pages replaced");
   check("sealed", options.sealed, read_sealed, "pages replaced");
+  check("mapped", options.mapped, read_mapped, "pages replaced");
   check("tcp", options.tcp, read_tcp, "pages replaced");
   check("ssd", options.ssd, read_ssd, "segments removed");
   return is_right ? 0 : 1;

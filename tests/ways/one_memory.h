@@ -20,7 +20,7 @@ class OneMemory final : public RemoteMemory {
     std::map<std::uint64_t, Ref<Buffer>> regions;
     std::uint64_t next = 1;
     std::function<void()> before, amid;
-    bool is_reachable = true;
+    bool is_reachable = true, has_memory = true;
     std::size_t reads = 0;
     bool holds = false;                       // reads, until `go_on`
     std::vector<std::function<void()>> held;  // each writes what it reads, whoever has gone
@@ -30,7 +30,10 @@ class OneMemory final : public RemoteMemory {
   };
   explicit OneMemory(World& world) : world_(world) {}
 
-  Result<Ref<Buffer>> make(std::size_t size) override { return Buffer::zeros(size); }
+  Result<Ref<Buffer>> make(std::size_t size) override {
+    if (!world_.has_memory) return Error{ErrorCode::unavailable, "none that others map"};
+    return Buffer::zeros(size);
+  }
   Result<std::vector<std::byte>> key(const Ref<Buffer>& region) override {
     std::vector<std::byte> bytes;
     append_little_endian(world_.next, 8, bytes);

@@ -155,6 +155,28 @@ TEST_CASE("memory that cannot be reached is left, and pages come in messages") {
         std::string::npos);
 }
 
+TEST_CASE("a pool that can have no memory that others read gives its pages in messages") {
+  TwoPools pools(Way::one_memory);
+  pools.owner = {};
+  pools.world.has_memory = false;
+  PeerHub::Port& next = pools.add(1, 2);
+  pools.owner = TwoPools::among(next, TwoPools::room);
+  pools.world.has_memory = true;
+  // Said by whom it concerns, and why.
+  REQUIRE(next.notices.size() == 1);
+  CHECK(next.notices[0].first == 1);
+  CHECK(next.notices[0].second.find("none that others map") != std::string::npos);
+  REQUIRE(put(*pools.owner.pool, 1, 4) == 4);
+  CHECK(pools.pull(1, 4) == 4);
+  CHECK(there(*pools.reader.pool, 1, 4) == 4);
+  CHECK(pools.reader.peers->counts().read == 0);
+  // What the other has is still read where it stands.
+  REQUIRE(put(*pools.reader.pool, 2, 4) == 4);
+  std::swap(pools.owner, pools.reader);
+  CHECK(pools.pull(2, 4) == 4);
+  CHECK(pools.reader.peers->counts().read == 4);
+}
+
 TEST_CASE("an owner that says what cannot be of its pages is read nowhere") {
   enum class Lie : std::uint8_t { page, length, incarnation, key, generation, checksum };
   for (const Lie lie :

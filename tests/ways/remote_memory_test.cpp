@@ -1,5 +1,6 @@
 // Memory that others read, whichever way: what is promised of all (base/remote_memory.h), held to
-// UCX and to TCP in the clear and encrypted, between processes of which some are killed.
+// UCX, to TCP in the clear and encrypted, and to memory that both map, between processes of which
+// some are killed.
 #include "base/remote_memory.h"
 
 #include <unistd.h>
@@ -8,6 +9,7 @@
 #include <span>
 #include <string>
 
+#include "mapped_ways.h"
 #include "region_reads.h"
 #include "runtime/tcp/tcp_memory.h"
 #include "runtime/ucx/ucx_memory.h"
@@ -41,10 +43,11 @@ const Way ucx{"ucx", [] { return make_ucx_memory({}); }, "[.ucx_owner]", "[.ucx_
 const Way plain{"tcp", [] { return over_tcp(false); }, "[.tcp_owner]", "[.tcp_reader]"};
 const Way sealed{"tcp, encrypted", [] { return over_tcp(true); }, "[.sealed_owner]",
                  "[.sealed_reader]"};
+const Way mapped{"mapped", make_mapped, "[.mapped_owner]", "[.mapped_reader]"};
 
 /// Each case runs once for each way.
 const Way& way_of_this_run() {
-  const Way* const way = GENERATE(&ucx, &plain, &sealed);
+  const Way* const way = GENERATE(&ucx, &plain, &sealed, &mapped);
   return *way;
 }
 
@@ -75,9 +78,11 @@ void read_on(const Way& way) {
 TEST_CASE("owns a region, over ucx", "[.ucx_owner]") { own(ucx); }
 TEST_CASE("owns a region, over tcp", "[.tcp_owner]") { own(plain); }
 TEST_CASE("owns a region, over tcp, encrypted", "[.sealed_owner]") { own(sealed); }
+TEST_CASE("owns a region, mapped by others", "[.mapped_owner]") { own(mapped); }
 TEST_CASE("reads a region, over ucx", "[.ucx_reader]") { read_on(ucx); }
 TEST_CASE("reads a region, over tcp", "[.tcp_reader]") { read_on(plain); }
 TEST_CASE("reads a region, over tcp, encrypted", "[.sealed_reader]") { read_on(sealed); }
+TEST_CASE("reads a region, mapped", "[.mapped_reader]") { read_on(mapped); }
 
 TEST_CASE("two parts of another process's region come, the second behind the first") {
   const Way& way = way_of_this_run();

@@ -10,6 +10,7 @@
 #include "base/random.h"
 #include "engine/storage/kept_pool.h"
 #include "engine/storage/storage_clock.h"
+#include "mapped_ways.h"
 #include "one_memory.h"
 #include "runtime/tcp/tcp_memory.h"
 #include "runtime/ucx/ucx_memory.h"
@@ -18,15 +19,16 @@
 namespace sluice {
 
 /// How the content of a page travels.
-enum class Way : std::uint8_t { message, body, one_memory, ucx, tcp, tcp_encrypted };
-inline constexpr Way all_ways[] = {Way::message, Way::body, Way::one_memory,
-                                   Way::ucx,     Way::tcp,  Way::tcp_encrypted};
+enum class Way : std::uint8_t { message, body, one_memory, ucx, tcp, tcp_encrypted, mapped };
+inline constexpr Way all_ways[] = {Way::message, Way::body,          Way::one_memory, Way::ucx,
+                                   Way::tcp,     Way::tcp_encrypted, Way::mapped};
 /// Of those, where a reader reads by itself.
-inline constexpr Way read_ways[] = {Way::one_memory, Way::ucx, Way::tcp, Way::tcp_encrypted};
+inline constexpr Way read_ways[] = {Way::one_memory, Way::ucx, Way::tcp, Way::tcp_encrypted,
+                                    Way::mapped};
 
 inline std::string name_of(Way way) {
-  constexpr const char* names[] = {"message", "shared memory", "one memory",
-                                   "ucx",     "tcp",           "tcp, encrypted"};
+  constexpr const char* names[] = {"message", "shared memory",  "one memory", "ucx",
+                                   "tcp",     "tcp, encrypted", "mapped"};
   return names[static_cast<std::size_t>(way)];
 }
 
@@ -97,8 +99,10 @@ struct TwoPools {
     PeerHub::Port& port = hub.add(machine, life);
     port.shares_bodies = way == Way::body;
     if (way == Way::one_memory) port.readable = std::make_shared<OneMemory>(world);
-    if (way == Way::ucx || way == Way::tcp || way == Way::tcp_encrypted) {
-      auto made = way == Way::ucx ? make_ucx_memory({}) : make_tcp_memory(tcp_options());
+    if (way == Way::ucx || way == Way::tcp || way == Way::tcp_encrypted || way == Way::mapped) {
+      auto made = way == Way::ucx      ? make_ucx_memory({})
+                  : way == Way::mapped ? make_mapped()
+                                       : make_tcp_memory(tcp_options());
       INFO((made.ok() ? std::string() : made.error().message));
       REQUIRE(made.ok());
       port.readable = std::move(made).value();

@@ -25,23 +25,16 @@
 #include <thread>
 #include <vector>
 
+#include "bench/machine.h"
 #include "bench/usage.h"
-#include "graph/check.h"
-#include "runtime/node/node.h"
-#include "runtime/zmq/zmq_transport.h"
-#include "workflows/load.h"
 
 using namespace sluice;
+using bench::fail;
 using Clock = std::chrono::steady_clock;
 
 namespace {
 
 constexpr int runs = 9;
-
-[[noreturn]] void fail(const std::string& what) {
-  std::fprintf(stderr, "%s\n", what.c_str());
-  std::exit(1);
-}
 
 /// `make` yields so many bytes so many times, in place or copied; `read` looks at them and answers
 /// the last, whose first byte is 2.
@@ -97,50 +90,29 @@ nodes:
 outputs: { out: read.v }
 )";
 
-class Machine {
+Plugin plugin() {
+  Plugin plugin;
+  plugin.declaration.name = "values";
+  plugin.declaration.any_ports = true;
+  plugin.make = [](const RoleMaking&) -> Result<RoleInstance> {
+    return RoleInstance(std::unique_ptr<Role>(std::make_unique<Values>()));
+  };
+  return plugin;
+}
+
+class Machine : public bench::Machine {
  public:
-  Machine(const std::string& folder, std::uint32_t self) {
-    Plugin plugin;
-    plugin.declaration.name = "values";
-    plugin.declaration.any_ports = true;
-    plugin.make = [](const RoleMaking&) -> Result<RoleInstance> {
-      return RoleInstance(std::unique_ptr<Role>(std::make_unique<Values>()));
-    };
-    catalog_.add(std::move(plugin));
-    loaded_ = load_workflow("values.yaml", workflow);
-    check(loaded_.spec, catalog_.declarations(), loaded_.diagnostics);
-    plan_ = compile(loaded_.spec, catalog_.declarations(), loaded_.diagnostics);
-    for (const Diagnostic& d : loaded_.diagnostics) std::puts(d.message.c_str());
-    NodeOptions options;
-    options.machines = {"here", "there"};
-    options.self = self;
-    options.placed = {{{0}, {1}}};
-    options.connect = [folder](Origin life) {
-      ZmqOptions zmq;
-      zmq.self = life;
-      zmq.bind = "ipc://" + folder + "/" + std::to_string(life.machine);
-      const std::uint32_t other = 1 - life.machine;
-      zmq.peers = {{other, "ipc://" + folder + "/" + std::to_string(other), ""}};
-      zmq.cluster = "bench";
-      return make_zmq_transport(std::move(zmq));
-    };
-    const std::vector<Graph> graphs{{&loaded_.spec, &plan_}};
-    auto node = Node::create(graphs, catalog_, std::move(options));
-    if (!node.ok()) fail(node.error().message);
-    node_ = std::move(node).value();
-    if (const auto there = node_->wait_for_members(std::chrono::seconds(20)); !there.ok())
-      fail(there.error().message);
-  }
-  Node& node() { return *node_; }
+  Machine(const std::string& folder, std::uint32_t self)
+      : bench::Machine(folder, self, plugin(), workflow, {{0}, {1}}, 2) {}
   LentCounts lent() const {
-    const auto link = node_->status().machines.at(1).link;
+    const auto link = node().status().machines.at(1).link;
     return link ? link->lent : LentCounts{};
   }
   /// Seconds of a call whose first role yields so many frames.
   double call(std::int64_t size, bool copies, std::int64_t frames = 1) {
     std::int64_t sum = 0;
     const auto start = Clock::now();
-    const CallOutcome outcome = node_->runner(0).call(
+    const CallOutcome outcome = node().runner(0).call(
         {.session = "s",
          .inputs = {{"n", make_number(size)},
                     {"copies", make_number(copies)},
@@ -151,12 +123,6 @@ class Machine {
     if (sum != 3) fail("the bytes are not what was written");
     return took;
   }
-
- private:
-  Catalog catalog_;
-  LoadedWorkflow loaded_;
-  Plan plan_;
-  std::unique_ptr<Node> node_;
 };
 
 double median(std::vector<double> of) {

@@ -57,7 +57,7 @@ THIRD_PARTY = {  # header prefix -> files that may include it
     "histedit": r"cli/line_editor\.cpp",
     "oneapi/": r"bench/.*",
     "catch2/": r"tests/.*",
-    "zmq": r"(runtime/zmq/.*|tests/zmq/.*|bench/links\.cpp)",
+    "zmq": r"(runtime/zmq/.*|tests/zmq/.*|bench/(links|join)\.cpp)",
     "hiredis/": r"runtime/redis/.*",
     "openssl/": r"runtime/tcp/.*",
     "ucp/": r"runtime/ucx/.*",

@@ -6,6 +6,9 @@
 // next groups are multiplied. Rows of the matrix meet the tiles as they lie, so nothing is turned
 // but the sums of all groups, once. Measured: 1.4 times as fast as VNNI from 32 rows of x on; the
 // stages hardly run side by side.
+#include <array>
+#include <memory>
+
 #include "base/check.h"
 #include "kernels/amx.h"
 #include "kernels/quant_pair.h"
@@ -225,8 +228,10 @@ SLUICE_AMX void multiply_side(const SideGroups& w, const PairTurn& turn, const T
 }  // namespace
 
 void multiply_pair_amx(const PairProduct& p) {
+  // Not in the thread's own block, which every thread of the process would have.
+  thread_local const auto kept = std::make_unique<std::array<SideGroups, 2>>();
+  std::array<SideGroups, 2>& sides = *kept;
   with_quantised(p.pair.matrix[0]->type, [&]<BlockType T>() {
-    thread_local SideGroups sides[2];
     const amx::Tiles tiles(amx::groups);
     Ahead ahead(p.pair.next, 2 * panel_outs);
     multiply_turns<T>(

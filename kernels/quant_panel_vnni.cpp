@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <memory>
 
 #include "base/check.h"
 #include "kernels/quant_pair.h"
@@ -299,13 +300,15 @@ Multiply for_rows(std::size_t rows) {
 }  // namespace
 
 void multiply_pair_vnni(const PairProduct& p) {
+  // Not in the thread's own block, which every thread of the process would have.
+  thread_local const auto kept = std::make_unique<PairGroups>();
+  PairGroups& turned = *kept;
   with_quantised(p.pair.matrix[0]->type, [&]<BlockType T>() {
-    thread_local PairGroups turned;
     const Multiply multiply = for_rows<kind_of<T>()>(p.x.each);
     Ahead ahead(p.pair.next, p.x.in / group_values * (p.end - p.begin));
     multiply_turns<T>(
         p,
-        [](const SixteenRows& rows, std::size_t count, std::size_t side) {
+        [&](const SixteenRows& rows, std::size_t count, std::size_t side) {
           turn<T>(rows, count, side, turned);
         },
         [&](const PairTurn& now, std::size_t tile, float* sums) {

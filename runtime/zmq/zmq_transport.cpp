@@ -94,6 +94,8 @@ class ZmqTransport final : public Transport {
   void answer_key_questions();
   void tick_all();
   void beat_amid();
+  /// What is taken behind much work was said meanwhile, not when the turn began.
+  Instant heard_at() const { return std::max(now_, beaten_); }
   void perform(links::Dial& dial, Neighbour& neighbour);
   void perform(links::HangUp& hang_up, Neighbour& neighbour);
   void perform(links::Transmit& transmit, Neighbour& neighbour);
@@ -422,9 +424,9 @@ void ZmqTransport::take_from_bound() {
     Neighbour& neighbour = neighbours_.at(route->second.machine);
     const Connection connection = route->second.connection;
     if (head)
-      neighbour.peer.heard(connection, *head, std::move(arrival->body), now_, effects_);
+      neighbour.peer.heard(connection, *head, std::move(arrival->body), heard_at(), effects_);
     else
-      neighbour.peer.heard_nonsense(connection, head.error().message, now_, effects_);
+      neighbour.peer.heard_nonsense(connection, head.error().message, heard_at(), effects_);
     act(neighbour);
   }
 }
@@ -446,7 +448,7 @@ void ZmqTransport::stranger(links::Arrival& arrival, const Result<links::Head>& 
   accepted_[connection] = route;
   failpoint("hello_heard");
   Neighbour& neighbour = neighbours_.at(enter->machine);
-  neighbour.peer.heard(connection, *head, std::move(arrival.body), now_, effects_);
+  neighbour.peer.heard(connection, *head, std::move(arrival.body), heard_at(), effects_);
   act(neighbour);
 }
 
@@ -461,9 +463,9 @@ void ZmqTransport::take_from(Neighbour& neighbour) {
                                                                      "two pieces"})
                                          : links::read_head(arrival->head);
     if (head)
-      neighbour.peer.heard(neighbour.dialed, *head, std::move(arrival->body), now_, effects_);
+      neighbour.peer.heard(neighbour.dialed, *head, std::move(arrival->body), heard_at(), effects_);
     else
-      neighbour.peer.heard_nonsense(neighbour.dialed, head.error().message, now_, effects_);
+      neighbour.peer.heard_nonsense(neighbour.dialed, head.error().message, heard_at(), effects_);
     act(neighbour);
   }
   if (!neighbour.socket || !neighbour.socket->fates.look) return;

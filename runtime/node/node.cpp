@@ -234,11 +234,10 @@ void NodeImpl::set_runners(const std::shared_ptr<Life>& life) {
     for (const auto& driver : life->drivers()) driver->session_ended(session);
   };
   const auto may_begin = [life, this] {
-    return life->is_let_in()
-               ? std::string()
-               : "no call can begin at machine '" + options_.machines[options_.self] +
-                     "' until it is let in by machine '" + options_.machines[options_.keeper] +
-                     "', which keeps the list of who is there";
+    if (life->is_let_in()) return std::string();
+    return "no call can begin at machine '" + options_.machines[options_.self] +
+           "' until it is let in by machine '" + options_.machines[options_.keeper] +
+           "', which keeps the list of who is there";
   };
   const std::string end = session_name_end(homes_, options_.machines, options_.self);
   if (runners_.empty()) make_runners(end);

@@ -71,7 +71,7 @@ MISTAKES = [
     ("a branch that was not taken is named", "graph/missing.cpp",
      "if (waited_for_.contains(node) || !is_branch(node)) last", "last", ["test_graph"]),
     ("a home begins calls before it is let in", "runtime/node/node.cpp",
-     "return life->is_let_in() ? std::string()", "return true ? std::string()", RUNTIME),
+     "if (life->is_let_in()) return std::string();", "return std::string();", RUNTIME),
     ("a session's end takes the next one of its name along", "runtime/node/node.cpp",
      "if (sessions_.erase({session, id}) == 0) return;\n  ending_.add(id.home.machine, session);",
      "if (std::erase_if(sessions_, [&](const auto& one) { return one.first.first == session; }) == 0) return;\n"

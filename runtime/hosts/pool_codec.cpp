@@ -67,7 +67,7 @@ PoolReport read_pool(ByteReader& reader) {
   report.source = static_cast<PoolReport::Source>(reader.number(
       "where pages come from", static_cast<std::uint64_t>(PoolReport::Source::machines)));
   if (reader.number("whether a pool has an index", 1) != 0) {
-    PoolReport::Index& index = report.index.emplace();
+    PoolReport::Index& index = report.index.emplace(PoolReport::Index{});
     for (const auto number : index_numbers) index.*number = reader.number("a count", any);
     index.down = reader.text("why an index is down", pool_text_max);
   }

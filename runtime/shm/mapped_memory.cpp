@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/check.h"
+#include "base/own_region.h"
 #include "runtime/shm/mapped_owner.h"
 #include "runtime/shm/mapped_reader.h"
 
@@ -13,24 +14,7 @@ namespace sluice {
 
 namespace {
 
-class OwnRegion final : public Buffer {
- public:
-  OwnRegion(std::shared_ptr<shm::MappedRegion> region,
-            const std::shared_ptr<shm::MappedOwner>& owner)
-      : Buffer(region->memory.bytes->data(), region->memory.bytes->size(), owner.get()),
-        region_(std::move(region)),
-        owner_(owner) {}
-  const std::shared_ptr<shm::MappedRegion>& region() const { return region_; }
-
- private:
-  void end() override {
-    if (const std::shared_ptr<shm::MappedOwner> owner = owner_.lock()) owner->let_go(*region_);
-    delete this;
-  }
-
-  const std::shared_ptr<shm::MappedRegion> region_;
-  const std::weak_ptr<shm::MappedOwner> owner_;
-};
+using OwnRegion = sluice::OwnRegion<shm::MappedOwner, shm::MappedRegion>;
 
 class OtherRegion final : public RemoteRegion {
  public:

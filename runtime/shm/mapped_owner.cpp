@@ -43,7 +43,7 @@ MappedOwner::~MappedOwner() {
 }
 
 MappedKey MappedOwner::grant(const std::shared_ptr<const MappedRegion>& region) {
-  MappedKey key{0, region->memory.bytes->size(), {}, options_.socket};
+  MappedKey key{0, region->size(), {}, options_.socket};
   fill_random(key.secret.data(), key.secret.size());
   const std::lock_guard lock(mutex_);
   // Random too: whoever guesses one learns nothing by it.

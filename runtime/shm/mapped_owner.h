@@ -27,6 +27,8 @@ namespace sluice::shm {
 /// Memory of this process, as long as somebody here has it.
 struct MappedRegion {
   explicit MappedRegion(PageMemory made) : memory(std::move(made)) {}
+  std::byte* data() const { return memory.bytes->data(); }
+  std::size_t size() const { return memory.bytes->size(); }
   const PageMemory memory;
   std::atomic<bool> is_gone{false};  // its owner has let go of it: nobody gets it any more
 };

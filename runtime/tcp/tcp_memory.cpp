@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/check.h"
+#include "base/own_region.h"
 #include "runtime/tcp/tcp_owner.h"
 #include "runtime/tcp/tcp_reader.h"
 
@@ -14,24 +15,7 @@ namespace sluice {
 
 namespace {
 
-class OwnRegion final : public Buffer {
- public:
-  OwnRegion(std::shared_ptr<tcp::Region> region, const std::shared_ptr<tcp::Owner>& owner)
-      : Buffer(region->data(), region->size(), owner.get()),
-        region_(std::move(region)),
-        owner_(owner) {}
-  const std::shared_ptr<tcp::Region>& region() const { return region_; }
-
- private:
-  void end() override {
-    if (const std::shared_ptr<tcp::Owner> owner = owner_.lock()) owner->let_go(*region_);
-    delete this;
-  }
-
-  const std::shared_ptr<tcp::Region> region_;
-  const std::weak_ptr<tcp::Owner> owner_;
-};
-
+using OwnRegion = sluice::OwnRegion<tcp::Owner, tcp::Region>;
 using Readers = std::vector<std::unique_ptr<tcp::Reader>>;
 
 class OtherRegion final : public RemoteRegion {

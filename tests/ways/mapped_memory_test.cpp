@@ -59,16 +59,6 @@ std::size_t mappings() {
   return count;
 }
 
-template <typename Condition>
-bool comes_true(Condition condition) {
-  const auto until = std::chrono::steady_clock::now() + patience;
-  while (!condition()) {
-    if (std::chrono::steady_clock::now() > until) return false;
-    ::poll(nullptr, 0, 2);
-  }
-  return true;
-}
-
 /// Waits until something, the end too, can be heard there.
 PacketWithFiles heard(const OwnedFile& socket) {
   pollfd one{socket.get(), POLLIN, 0};

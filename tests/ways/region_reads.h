@@ -2,6 +2,7 @@
 // others read have in common.
 #pragma once
 
+#include <poll.h>
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -23,6 +24,16 @@ namespace sluice {
 
 inline constexpr std::size_t region_bytes = std::size_t{4} << 20U;
 inline constexpr auto patience = std::chrono::seconds(20);
+
+template <typename Condition>
+bool comes_true(Condition condition) {
+  const auto until = std::chrono::steady_clock::now() + patience;
+  while (!condition()) {
+    if (std::chrono::steady_clock::now() > until) return false;
+    ::poll(nullptr, 0, 2);
+  }
+  return true;
+}
 
 /// How each read has ended, and how often.
 class Ended final : public RemoteRegion::Listener {

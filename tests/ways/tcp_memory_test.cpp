@@ -65,16 +65,6 @@ class Stranger {
   OwnedFile socket_;
 };
 
-template <typename Condition>
-bool comes_true(Condition condition) {
-  const auto until = std::chrono::steady_clock::now() + patience;
-  while (!condition()) {
-    if (std::chrono::steady_clock::now() > until) return false;
-    ::poll(nullptr, 0, 2);
-  }
-  return true;
-}
-
 }  // namespace
 
 TEST_CASE("what goes with its reads over tcp under way hears of none of them") {

@@ -15,20 +15,27 @@ namespace {
 
 using namespace std::chrono_literals;
 
+/// A bound socket and one that dials it.
+struct Ends {
+  Ends(zmq::context_t& context, const SocketSettings& settings)
+      : bound(context, settings, true), dials(context, settings, false) {
+    const std::string where = "ipc://" + folder.path() + "/bound";
+    bound.bind(where, false);
+    dials.dial(context, {}, where, "");
+  }
+  const ScratchFolder folder;
+  ParcelSocket bound, dials;
+};
+
 /// Dials until a parcel has come through; false: it never does.
 bool is_served(zmq::context_t& context, const SocketSettings& settings) {
-  const ScratchFolder folder;
-  ParcelSocket bound(context, settings, true);
-  const std::string where = "ipc://" + folder.path() + "/bound";
-  bound.bind(where, false);
-  ParcelSocket dials(context, settings, false);
-  dials.dial(context, {}, where, "");
+  Ends ends(context, settings);
   const auto deadline = std::chrono::steady_clock::now() + 10s;
   Transmit parcel;
   parcel.head = wire::Bytes(8);
-  const bool given = dials.give({}, parcel);
+  const bool given = ends.dials.give({}, parcel);
   while (given && std::chrono::steady_clock::now() < deadline) {
-    if (bound.take()) return true;
+    if (ends.bound.take()) return true;
     ::poll(nullptr, 0, 1);
   }
   return false;
@@ -41,23 +48,18 @@ TEST_CASE("a body stays where the library has put it, after later ones and the s
   const SocketSettings settings{{}, 500ms};
   std::vector<MessageBytes> bodies;
   {
-    const ScratchFolder folder;
-    ParcelSocket bound(context, settings, true);
-    const std::string where = "ipc://" + folder.path() + "/bound";
-    bound.bind(where, false);
-    ParcelSocket dials(context, settings, false);
-    dials.dial(context, {}, where, "");
+    Ends ends(context, settings);
     // From what the library keeps in the message itself to a piece as large as there may be.
     for (const std::size_t size :
          {std::size_t{1}, std::size_t{30}, std::size_t{5000}, body_bytes_max}) {
       Transmit parcel;
       parcel.head = wire::Bytes(8);
       parcel.body = {Ref<Shared>(new Shared(wire::Bytes(size, std::byte{7}))), 0, size};
-      REQUIRE(dials.give({}, parcel));
+      REQUIRE(ends.dials.give({}, parcel));
     }
     const auto deadline = std::chrono::steady_clock::now() + 10s;
     while (bodies.size() < 4 && std::chrono::steady_clock::now() < deadline) {
-      if (std::optional<Arrival> arrival = bound.take())
+      if (std::optional<Arrival> arrival = ends.bound.take())
         bodies.push_back(std::move(arrival->body));
       else
         ::poll(nullptr, 0, 1);

@@ -47,18 +47,8 @@ class Joins final : public Role {
   }
 };
 
-Plugin plugin() {
-  Plugin plugin;
-  plugin.declaration.name = "joins";
-  plugin.declaration.any_ports = true;
-  plugin.make = [](const RoleMaking&) -> Result<RoleInstance> {
-    return RoleInstance(std::unique_ptr<Role>(std::make_unique<Joins>()));
-  };
-  return plugin;
-}
-
 bench::Machine machine(const std::string& folder, std::uint32_t self) {
-  return {folder, self, plugin(), workflow, {{0}, {1}, {2}}, 3};
+  return {folder, self, bench::plugin_of<Joins>("joins"), workflow, {{0}, {1}, {2}}, 3};
 }
 
 std::string raw_address(const std::string& folder, std::uint32_t machine) {

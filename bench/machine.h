@@ -20,6 +20,18 @@ namespace sluice::bench {
   std::exit(1);
 }
 
+/// Any ports; each replica is an `R` of its own.
+template <typename R>
+Plugin plugin_of(const std::string& name) {
+  Plugin plugin;
+  plugin.declaration.name = name;
+  plugin.declaration.any_ports = true;
+  plugin.make = [](const RoleMaking&) -> Result<RoleInstance> {
+    return RoleInstance(std::unique_ptr<Role>(std::make_unique<R>()));
+  };
+  return plugin;
+}
+
 class Machine {
  public:
   /// Machine `self` of as many as `placed` names, which says where each role of the workflow is;

@@ -90,20 +90,10 @@ nodes:
 outputs: { out: read.v }
 )";
 
-Plugin plugin() {
-  Plugin plugin;
-  plugin.declaration.name = "values";
-  plugin.declaration.any_ports = true;
-  plugin.make = [](const RoleMaking&) -> Result<RoleInstance> {
-    return RoleInstance(std::unique_ptr<Role>(std::make_unique<Values>()));
-  };
-  return plugin;
-}
-
 class Machine : public bench::Machine {
  public:
   Machine(const std::string& folder, std::uint32_t self)
-      : bench::Machine(folder, self, plugin(), workflow, {{0}, {1}}, 2) {}
+      : bench::Machine(folder, self, bench::plugin_of<Values>("values"), workflow, {{0}, {1}}, 2) {}
   LentCounts lent() const {
     const auto link = node().status().machines.at(1).link;
     return link ? link->lent : LentCounts{};

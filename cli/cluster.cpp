@@ -207,14 +207,18 @@ void leave_cluster_folder(const std::string& folder) {
   if (::rmdir(folder.c_str()) == 0) ::rmdir(fs::path(folder).parent_path().c_str());
 }
 
+void remove_sockets_of(const std::string& folder, std::uint32_t machine) {
+  const std::string path = folder + "/" + std::to_string(machine);
+  for (const std::string& socket : {path, path + page_socket_end}) {
+    ::unlink(socket.c_str());
+    ::unlink((socket + ".memory").c_str());  // as in shared_memory_socket
+  }
+  ::unlink((path + page_socket_end + region_socket_end).c_str());
+}
+
 void leave_folder(const Cluster& cluster, std::uint32_t machine, std::optional<LockFile> lock) {
   if (!lock) return;
-  if (!cluster.spec().machines[machine].address) {
-    const std::string path = cluster.folder + "/" + std::to_string(machine);
-    ::unlink(path.c_str());
-    for (const char* end : {"", ".memory", region_socket_end})
-      ::unlink((path + page_socket_end + end).c_str());
-  }
+  if (!cluster.spec().machines[machine].address) remove_sockets_of(cluster.folder, machine);
   lock.reset();
   leave_cluster_folder(cluster.folder);
 }

@@ -55,7 +55,9 @@ Result<ZmqOptions> transport_options(const Cluster& cluster, Origin self,
 
 /// Removes the folder where nothing is in it.
 void leave_cluster_folder(const std::string& folder);
-/// Behind the machine's node: its socket too. The lock is let go last.
+/// What a machine without an address has made in the cluster's folder.
+void remove_sockets_of(const std::string& folder, std::uint32_t machine);
+/// Behind the machine's node: its sockets too. The lock is let go last.
 void leave_folder(const Cluster& cluster, std::uint32_t machine, std::optional<LockFile> lock);
 
 /// Meets the others. `notice` takes a line about machines. `registry` holds this machine's entry

@@ -158,13 +158,9 @@ Result<LockFile> lock_processes(const Cluster& cluster) {
 void remove_sockets(const Cluster& cluster) {
   for (std::uint32_t i = 0; i < cluster.spec().machines.size(); ++i)
     if (!cluster.spec().machines[i].home) {
-      const std::string path = cluster.folder + "/" + std::to_string(i);
       // Whoever holds the lock lives, and was not started by this process.
       if (const Result<LockFile> lock = LockFile::take(lock_path(cluster.folder, i)); lock.ok()) {
-        ::unlink(path.c_str());
-        ::unlink((path + ".memory").c_str());  // as in shared_memory_socket
-        for (const char* end : {"", ".memory", region_socket_end})
-          ::unlink((path + page_socket_end + end).c_str());
+        remove_sockets_of(cluster.folder, i);
         ::unlink(status_path(cluster.folder, i).c_str());
         ::unlink(lock_path(cluster.folder, i).c_str());
       }

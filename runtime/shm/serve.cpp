@@ -87,8 +87,7 @@ void SharedMemory::watch() {
     const Origin owner = owners[i]->owner();
     const std::lock_guard lock(store_->mutex);
     if (!why.empty())
-      notices_.push_back("the memory of machine " + std::to_string(owner.machine) +
-                         " is not read: " + why);
+      note("the memory of machine " + std::to_string(owner.machine) + " is not read: " + why);
     if (const auto found = attached_.find(owner.machine);
         found != attached_.end() && found->second == owners[i] && !wanted_.contains(owner.machine))
       attached_.erase(found);
@@ -136,6 +135,10 @@ SharedMemory::Heard SharedMemory::hear(shm::Reader number, Reader& reader) {
     const Result<void> taken = packet.kind == Packet::Kind::wrong
                                    ? Result<void>(Error{ErrorCode::corrupt, packet.why})
                                    : take(number, reader, packet.word);
+    // Who has given back everything has seldom said more, and is heard again before it is lent to.
+    if (taken.ok() && std::holds_alternative<Back>(packet.word) &&
+        store_->pool.held_by(number) == 0)
+      break;
     if (taken.ok()) continue;
     if (taken.error().code == ErrorCode::unavailable) return Heard::of_another_life;
     // What it holds stays until it has gone: it may still read there.
@@ -172,8 +175,8 @@ Result<void> SharedMemory::take(shm::Reader number, Reader& reader, const Word& 
     return {};
   }
   if (const Declined* no = std::get_if<Declined>(&word)) {
-    notices_.push_back("machine " + std::to_string(reader.life.machine) +
-                       " does not read this machine's memory: " + no->why);
+    note("machine " + std::to_string(reader.life.machine) +
+         " does not read this machine's memory: " + no->why);
     return wrong("it declined");
   }
   return wrong("a word that only an owner says");

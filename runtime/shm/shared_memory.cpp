@@ -125,8 +125,8 @@ std::optional<wire::Handle> SharedMemory::in_message(std::uint32_t to, std::size
   peer.counts.in_message_bytes += size;
   peer.counts.why = why;
   if (warns && peer.warned.insert(why).second)
-    notices_.push_back("values for machine " + std::to_string(to) +
-                       " travel in messages, where they are copied: " + why);
+    note("values for machine " + std::to_string(to) +
+         " travel in messages, where they are copied: " + why);
   return std::nullopt;
 }
 
@@ -230,6 +230,7 @@ BlockPool::Totals SharedMemory::totals() {
 }
 
 std::vector<std::string> SharedMemory::take_notices() {
+  if (!noticed_.exchange(false)) return {};  // asked at each turn of the transport
   const std::lock_guard lock(store_->mutex);
   return std::exchange(notices_, {});
 }

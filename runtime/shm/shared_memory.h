@@ -95,6 +95,11 @@ class SharedMemory final : public wire::Lender {
   enum class Heard : std::uint8_t { stays, ended, of_another_life };
   /// What it has said, up to some words. Under the store's lock.
   Heard hear(shm::Reader number, Reader& reader);
+  /// For people. Under the store's lock.
+  void note(std::string line) {
+    notices_.push_back(std::move(line));
+    noticed_.store(true);
+  }
   /// What readers have given back by now. Under the store's lock.
   void hear_backs();
   Result<void> take(shm::Reader number, Reader& reader, const Word& word);
@@ -114,6 +119,7 @@ class SharedMemory final : public wire::Lender {
   std::map<std::uint32_t, Origin> wanted_;  // lives to attach to
   std::map<std::uint32_t, std::shared_ptr<Attachment>> attached_;
   std::vector<std::string> notices_;
+  std::atomic<bool> noticed_{false};  // some are there
   shm::Reader next_reader_ = 1;
 
   std::atomic<bool> stops_{false};

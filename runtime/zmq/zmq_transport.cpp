@@ -94,6 +94,7 @@ class ZmqTransport final : public Transport {
   void answer_key_questions();
   void tick_all();
   void beat_amid();
+  bool anything_arrived();
   /// What is taken behind much work was said meanwhile, not when the turn began.
   Instant heard_at() const { return std::max(now_, beaten_); }
   void perform(links::Dial& dial, Neighbour& neighbour);
@@ -248,11 +249,16 @@ bool ZmqTransport::send_from_here(std::uint32_t to) {
   take_asked();
   sends_here_ = false;
   // What the sockets were told meanwhile wakes nobody any more.
-  bool arrived = !put_off_.empty() || bound_.arrived();
+  if (anything_arrived() || !put_off_.empty()) wake_.ring();
+  return true;
+}
+
+/// Asks those sockets that were used since they last had nothing.
+bool ZmqTransport::anything_arrived() {
+  bool arrived = bound_.arrived();
   for (auto& [machine, neighbour] : neighbours_)
     if (neighbour.socket) arrived = neighbour.socket->arrived() || arrived;
-  if (arrived) wake_.ring();
-  return true;
+  return arrived;
 }
 
 void ZmqTransport::run() {
@@ -319,6 +325,7 @@ Instant ZmqTransport::due() const {
 
 /// Until something arrives, somebody asks, or time has passed.
 void ZmqTransport::wait() {
+  anything_arrived();  // spares a turn that finds nothing
   poll_.assign(1, {wake_.descriptor(), POLLIN, 0});
   watched_.assign(1, nullptr);
   const auto watch = [this](links::Watch& what) {
@@ -404,6 +411,11 @@ void ZmqTransport::beat_amid() {
   effects_ = std::move(current);
 }
 
+Result<links::Head> head_of(const links::Arrival& arrival) {
+  if (arrival.overlong) return Error{ErrorCode::corrupt, "a parcel of more than two pieces"};
+  return links::read_head(arrival.head);
+}
+
 void ZmqTransport::take_from_bound() {
   // The socket takes from its connections by turns: whoever has said something is heard before
   // anybody is found silent, also behind a pause of this process.
@@ -411,11 +423,7 @@ void ZmqTransport::take_from_bound() {
   for (std::size_t i = 0; i < most && bound_.arrivals.look; ++i) {
     std::optional<links::Arrival> arrival = bound_.take();
     if (!arrival) return;
-    const Result<links::Head> head = arrival->overlong
-                                         ? Result<links::Head>(Error{ErrorCode::corrupt,
-                                                                     "a parcel of more than "
-                                                                     "two pieces"})
-                                         : links::read_head(arrival->head);
+    const Result<links::Head> head = head_of(*arrival);
     const auto route = routes_.find(std::string(arrival->route));
     if (route == routes_.end()) {
       stranger(*arrival, head);
@@ -457,11 +465,7 @@ void ZmqTransport::take_from(Neighbour& neighbour) {
        ++i) {
     std::optional<links::Arrival> arrival = neighbour.socket->take();
     if (!arrival) break;
-    const Result<links::Head> head = arrival->overlong
-                                         ? Result<links::Head>(Error{ErrorCode::corrupt,
-                                                                     "a parcel of more than "
-                                                                     "two pieces"})
-                                         : links::read_head(arrival->head);
+    const Result<links::Head> head = head_of(*arrival);
     if (head)
       neighbour.peer.heard(neighbour.dialed, *head, std::move(arrival->body), heard_at(), effects_);
     else

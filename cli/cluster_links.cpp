@@ -8,8 +8,11 @@
 #include <functional>
 #include <map>
 #include <set>
+#include <string>
+#include <vector>
 
 #include "base/file.h"
+#include "cli/cluster_pages.h"
 #include "cli/shell_word.h"
 #include "runtime/zmq/address.h"
 #include "runtime/zmq/ipc_socket.h"
@@ -30,9 +33,9 @@ bool is_said(const Diagnostics& diagnostics, Mark mark) {
 }
 
 /// Where the sockets of an ipc address, which is always of this computer, are to stand. `folders`:
-/// of which this was said.
-void check_place(const Name& said, const std::string& folder, std::set<std::string>& folders,
-                 Diagnostics& diagnostics) {
+/// of which this was said. `maps_pages`: one more stands beside it, where others map them.
+void check_place(const Name& said, bool maps_pages, const std::string& folder,
+                 std::set<std::string>& folders, Diagnostics& diagnostics) {
   if (!folders.insert(folder).second) return;
   if (const Result<void> closed = links::check_directory(folder); !closed.ok()) {
     report(diagnostics,
@@ -41,7 +44,9 @@ void check_place(const Name& said, const std::string& folder, std::set<std::stri
     return;
   }
   folders.erase(folder);
-  for (const std::string& path : {links::ipc_path(said.text), shared_memory_socket(said.text)}) {
+  std::vector<std::string> paths{links::ipc_path(said.text), shared_memory_socket(said.text)};
+  if (maps_pages) paths.push_back(paths[0] + region_socket_end);
+  for (const std::string& path : paths) {
     std::error_code failed;
     const fs::file_status found = fs::symlink_status(path, failed);
     if (!fs::exists(found) || fs::is_socket(found)) continue;
@@ -53,18 +58,18 @@ void check_place(const Name& said, const std::string& folder, std::set<std::stri
 
 void check_addresses(LoadedCluster& cluster) {
   std::set<std::string> folders;
-  const auto check = [&](const std::optional<Name>& said) {
+  const auto check = [&](const std::optional<Name>& said, bool maps_pages = false) {
     if (!said || is_said(cluster.diagnostics, said->mark)) return;
     const auto address = links::read_address(said->text);
     if (!address.ok())
       report(cluster.diagnostics,
              {Severity::error, said->mark, "bad-address", address.error().message, ""});
     else if (!address->directory.empty())
-      check_place(*said, address->directory, folders, cluster.diagnostics);
+      check_place(*said, maps_pages, address->directory, folders, cluster.diagnostics);
   };
   for (const ClusterMachine& machine : cluster.spec.machines) {
     check(machine.address);
-    check(machine.pages);
+    check(machine.pages, machine.maps_pages());
   }
   check(cluster.spec.registry_forward);
 }

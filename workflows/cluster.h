@@ -51,6 +51,9 @@ struct ClusterMachine {
   bool keeper = false;            // the file says that it keeps the list of who is there
   std::vector<Name> roles;
   std::vector<ClusterHost> hosts;
+
+  /// Where `pages` is ipc: others map them, and one more socket stands beside it for that.
+  bool maps_pages() const { return pages && !ucx && !pages_in_messages; }
 };
 
 struct ClusterSpec {

@@ -199,24 +199,34 @@ class AddressChecker : public ClusterReader {
     }
   }
 
-  /// Beside an ipc address stands the socket of its machine's memory.
+  /// Beside an ipc address stands the socket of its machine's memory, and beside one of pages also
+  /// that where others map them.
   void check_beside() {
-    std::map<std::string, const ClusterMachine*> taken;
+    struct Beside {
+      const ClusterMachine* machine = nullptr;
+      std::string end, what;
+    };
+    std::map<std::string, Beside> taken;
     std::vector<std::pair<std::string, const Name*>> said;
     for (const ClusterMachine& machine : spec_.machines)
       for (const std::optional<Name>* one : {&machine.address, &machine.pages}) {
         if (!*one || !(*one)->text.starts_with("ipc://")) continue;
         const ReadAddress read = read_machine_address((*one)->text);
         if (!read.wrong.empty()) continue;
-        taken.emplace(read.plain + ".memory", &machine);
+        taken.emplace(read.plain + ".memory", Beside{&machine, ".memory", "its memory"});
+        if (one == &machine.pages && machine.maps_pages())
+          taken.emplace(read.plain + ".region", Beside{&machine, ".region", "its pages"});
         said.emplace_back(read.plain, &**one);
       }
     for (const auto& [plain, name] : said)
-      if (const auto other = taken.find(plain); other != taken.end())
+      if (const auto other = taken.find(plain); other != taken.end()) {
+        const auto& [machine, end, what] = other->second;
         error(name->mark, "same-address",
-              in_quotes(name->text) + " is where '" + other->second->name.text + "' (" +
-                  line_of(other->second->name.mark) + ") hands out its memory",
-              "another name: each machine has a socket ADDRESS.memory beside its own");
+              in_quotes(name->text) + " is where '" + machine->name.text + "' (" +
+                  line_of(machine->name.mark) + ") hands out " + what,
+              "another name: each machine has a socket ADDRESS" + end + " beside its own" +
+                  (end == ".region" ? " for pages" : ""));
+      }
   }
 
   const ClusterSpec& spec_;

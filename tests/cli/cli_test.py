@@ -285,6 +285,12 @@ machines:
         expect(f"a file at {name}", [d[2] for d in one] == ["bad-address"] and f"{path} is there and is no socket" in one[0][3]
                and "move it away" in one[0][4], one)
         os.remove(path)
+    path = file("sockets/pages.region", b"mine")
+    one = found(f'{place}, pages: "ipc://{sockets}/pages"', folder=keys)
+    expect("a file where pages are mapped", [d[2] for d in one] == ["bad-address"] and f"{path} is there and is no socket" in one[0][3], one)
+    one = found(f'{place}, pages: {{ address: "ipc://{sockets}/pages", by: message }}', folder=keys)
+    expect("nothing stands there where they are not", one == [], one)
+    os.remove(path)
     with socket.socket(socket.AF_UNIX) as left:
         left.bind(f"{sockets}/front")
     expect("a socket that was left", found(place, folder=keys) == [], "")

@@ -401,6 +401,14 @@ TEST_CASE("each mistake in a cluster file is shown at its place, with what to wr
                      "  gpu: { address: 'ipc:///a/b.memory', roles: [ mind, hand ] }\n"),
        "5:19 same-address 'ipc:///a/b.memory' is where 'front' (line 4) hands out its memory | "
        "another name: each machine has a socket ADDRESS.memory beside its own"},
+      {with_machines("  front: { home: true, address: 'ipc:///a/b', pages: 'ipc:///a/p', roles: "
+                     "[ ear, eye ] }\n"
+                     "  gpu: { address: 'ipc:///a//p.region', roles: [ mind, hand ] }\n"),
+       "5:19 same-address 'ipc:///a//p.region' is where 'front' (line 4) hands out its pages | "
+       "another name: each machine has a socket ADDRESS.region beside its own for pages"},
+      {with_machines("  front: { home: true, address: 'ipc:///a/b', roles: [ ear, eye ] }\n"
+                     "  gpu: { address: 'ipc:///a/b.region', roles: [ mind, hand ] }\n"),
+       ""},
       {with_machines(front + "  registry: { roles: [ mind, hand ] }\n", "registry: private\n"),
        "6:3 bad-name machine 'registry' has the name of the private registry's process | another "
        "name, so that `sluice up` and `sluice status` tell the two apart"},

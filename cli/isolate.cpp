@@ -60,6 +60,12 @@ bool have_models_in_common(std::span<const WorkflowSpec* const> workflows,
   return std::ranges::any_of(processes, [](const auto& one) { return one.second.size() > 1; });
 }
 
+std::string roles_of(const WorkflowSpec& workflow) {
+  std::string list;
+  for (const RoleSpec& role : workflow.roles) list += (list.empty() ? "" : ", ") + role.name.text;
+  return list;
+}
+
 }  // namespace
 
 Hosted with_hosts(const Catalog& catalog, std::span<const WorkflowSpec* const> workflows,
@@ -109,7 +115,13 @@ Result<Hosted> isolated(const IsolateOptions& options, const Catalog& catalog,
   auto groups = hosts::isolate({&spec, 1}, options.roles, [&](const GlobalParamSpec& param) {
     return catalog.why_in_one_process(param);
   });
-  if (!groups.ok()) return Error{groups.error().code, "--isolate: " + groups.error().message};
+  if (!groups.ok()) {
+    std::string message = "--isolate: " + groups.error().message;
+    // Unless one is near, which it names.
+    if (groups.error().code == ErrorCode::not_found && !message.ends_with('?'))
+      message += "; there are " + roles_of(workflow);
+    return Error{groups.error().code, std::move(message)};
+  }
   for (hosts::HostGroup& group : *groups) group.limits.memory = options.memory;
   return with_hosts(catalog, {&spec, 1}, *groups, plugins, "");
 }

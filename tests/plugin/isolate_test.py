@@ -131,6 +131,9 @@ def refused(folder, flow):
            "'diffusion' is colocated with 'llm'\n", err)
     err = error(CHAT, "--prompt", "hi", "--isolate", "vitt")
     expect("a role that is not there", err == "error: --isolate: no role 'vitt' to isolate; did you mean 'vit'?\n", err)
+    err = error(CHAT, "--prompt", "hi", "--isolate", "nobody")
+    expect("a role that is not there, nor near", err == "error: --isolate: no role 'nobody' to isolate; "
+           "there are parser, vit, vae, llm, diffusion\n", err)
     err = error("--cluster", os.path.join(folder, "hosted.yaml"), "--prompt", "hi", "--isolate", "all")
     expect("a cluster", "--isolate: a cluster file says it" in err, err)
     done = subprocess.run([SLUICE, "role-host"], capture_output=True, text=True, timeout=60, stdin=subprocess.DEVNULL)

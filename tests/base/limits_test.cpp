@@ -1,4 +1,5 @@
 // Limits of the base, at exactly each and one past it, and the words of what is refused.
+#include <algorithm>
 #include <bit>
 #include <catch2/catch.hpp>
 #include <limits>
@@ -212,4 +213,25 @@ TEST_CASE("CRC-32C gives the published sums, by the processor's instruction and 
     CHECK(copy_with_crc32c(bytes, copy.data()) == crc32c_by_table(bytes));
     CHECK(copy == bytes);
   }
+}
+
+TEST_CASE("CRC-32C is the same whichever way it is taken, for all lengths and places in memory") {
+  SplitMix64 random(2);
+  std::vector<std::byte> bytes((1U << 20U) + 3 + 64);
+  for (std::byte& byte : bytes) byte = static_cast<std::byte>(random.next());
+  std::vector<std::byte> copy(bytes.size());
+  const auto is_same = [&](std::size_t at, std::size_t size) {
+    const auto part = std::span<const std::byte>(bytes).subspan(at, size);
+    std::ranges::fill(std::span(copy).first(at + size + 1), std::byte{0});
+    const std::uint32_t sum = crc32c_by_table(part);
+    return crc32c(part) == sum && copy_with_crc32c(part, copy.data() + at) == sum &&
+           std::ranges::equal(part, std::span(copy).subspan(at, size)) &&
+           copy[at + size] == std::byte{0};
+  };
+  for (std::size_t size = 0; size <= 1100; ++size) {
+    CAPTURE(size);
+    CHECK(is_same(0, size));
+    CHECK(is_same(1 + size % 63, size));
+  }
+  for (const std::size_t at : {0, 1, 8, 63}) CHECK(is_same(at, (1U << 20U) + 3));
 }

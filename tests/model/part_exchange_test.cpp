@@ -363,8 +363,8 @@ TEST_CASE("descriptors are as many as before when those who shared have gone") {
       });
       killed.meet();
       killed.kill();
-      // Of the one that was killed its ask ends, and its membership, in either order: when both have
-      // gone, only the test's own pipes are left.
+      // Of the one that was killed its ask ends, and its membership, in either order: when both
+      // have gone, only the test's own pipes are left.
       machine.until([&](const auto& all) {
         return all[0].holders.size() == 2 && descriptors() <= used + 2;
       });

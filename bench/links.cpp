@@ -6,8 +6,9 @@
 //
 // There and back twice. Round trip: whoever receives sends what came on at once; ours from
 // `received`, as engines do, ZeroMQ's on the thread of its socket. To a thread that waits: another
-// thread than the one that receives makes each message and waits, as a caller of a workflow does. A socket is
-// for one thread only, so ZeroMQ's has a PAIR beside it by which it is told what to send.
+// thread than the one that receives makes each message and waits, as a caller of a workflow does.
+// A socket is for one thread only, so ZeroMQ's has a PAIR beside it by which it is told what to
+// send.
 //
 // Then values to another machine of this computer: in memory that both share, written in place or
 // copied there once, beside ZeroMQ with the bytes in the message. What roles do with the bytes

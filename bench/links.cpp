@@ -445,7 +445,7 @@ void compare(const Options& options, const char* way, const Addresses& at, const
   }
   if (options.plain) {
     std::printf("link %s %zu per_second %.0f us %.2f zeromq_per_second %.0f zeromq_us %.2f\n", way,
-                size, median(rate), median(waited), median(raw_rate), median(raw_trip));
+                size, median(rate), median(trip), median(raw_rate), median(raw_trip));
     std::fflush(stdout);
     return;
   }

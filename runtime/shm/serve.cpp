@@ -135,11 +135,11 @@ SharedMemory::Heard SharedMemory::hear(shm::Reader number, Reader& reader) {
     const Result<void> taken = packet.kind == Packet::Kind::wrong
                                    ? Result<void>(Error{ErrorCode::corrupt, packet.why})
                                    : take(number, reader, packet.word);
-    // Who has given back everything has seldom said more, and is heard again before it is lent to.
-    if (taken.ok() && std::holds_alternative<Back>(packet.word) &&
-        store_->pool.held_by(number) == 0)
-      break;
-    if (taken.ok()) continue;
+    if (taken.ok()) {
+      // Who has given back all has seldom said more, and is heard again before it is lent to.
+      if (std::holds_alternative<Back>(packet.word) && store_->pool.held_by(number) == 0) break;
+      continue;
+    }
     if (taken.error().code == ErrorCode::unavailable) return Heard::of_another_life;
     // What it holds stays until it has gone: it may still read there.
     reader.is_refused = true;

@@ -21,10 +21,13 @@
 
 namespace sluice::links {
 
-inline constexpr std::uint8_t format_version = 8;
+inline constexpr std::uint8_t format_version = 9;
 inline constexpr std::size_t head_bytes_max = 1024;
-/// A message of 1 MiB and what goes with it fits, so it is not cut.
-inline constexpr std::size_t body_bytes_max = (std::size_t{1} << 20U) + (std::size_t{16} << 10U);
+/// Of a connection within a computer: a message of 16 MiB and what goes with it is not cut.
+inline constexpr std::size_t body_bytes_max = (std::size_t{16} << 20U) + (std::size_t{16} << 10U);
+/// Of one between computers, where nothing else is heard while a body comes: one of 1 MiB.
+inline constexpr std::size_t far_body_bytes_max =
+    (std::size_t{1} << 20U) + (std::size_t{16} << 10U);
 inline constexpr std::size_t cluster_bytes_max = 128;
 inline constexpr std::size_t reason_bytes_max = 400;
 inline constexpr std::uint64_t lease_ms_max = 3'600'000;

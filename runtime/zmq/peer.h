@@ -91,6 +91,8 @@ struct PeerSettings {
   // For people; empty: they are told numbers.
   std::string self_name{};
   std::string name{};
+  /// Longer messages leave in parts of this size.
+  std::size_t body_bytes = far_body_bytes_max;
 };
 
 /// `machine 'eyes'`; without a name `machine 3`.

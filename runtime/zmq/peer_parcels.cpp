@@ -46,8 +46,8 @@ void Peer::send(Origin to, Channel channel, MessageBytes bytes, Instant now, Eff
   seal();
   const std::size_t total = bytes.size();
   const Ref<Shared> shared(new Shared(std::move(bytes)));
-  for (std::size_t at = 0; at < total; at += body_bytes_max) {
-    const std::size_t size = std::min(body_bytes_max, total - at);
+  for (std::size_t at = 0; at < total; at += settings_.body_bytes) {
+    const std::size_t size = std::min(settings_.body_bytes, total - at);
     sender_.send({{shared, at, size}, true, channel, total, at}, size + parcel_overhead);
   }
 }

@@ -83,15 +83,18 @@ std::optional<Broken> meaning(unsigned event, unsigned value, bool has_keys) {
 
 }  // namespace
 
+std::size_t body_bytes_at(const Address& address) {
+  return address.directory.empty() ? far_body_bytes_max : body_bytes_max;
+}
+
 ParcelSocket::ParcelSocket(zmq::context_t& context, const SocketSettings& settings, bool bound)
     : socket_(context, bound ? zmq::socket_type::router : zmq::socket_type::dealer),
       bound_(bound),
-      has_keys_(!settings.keys.public_key.empty()) {
+      has_keys_(!settings.keys.public_key.empty()),
+      piece_bytes_max_(settings.piece_bytes_max) {
   arrivals.descriptor = socket_.get(zmq::sockopt::fd);
   const int lease = static_cast<int>(settings.lease.count());
   socket_.set(zmq::sockopt::linger, leave_within_ms);
-  socket_.set(zmq::sockopt::maxmsgsize,
-              static_cast<std::int64_t>(settings.piece_bytes_max + around_piece));
   socket_.set(zmq::sockopt::sndhwm, settings.queue_out);
   socket_.set(zmq::sockopt::rcvhwm, settings.queue_in);
   socket_.set(zmq::sockopt::handshake_ivl, lease);
@@ -120,14 +123,20 @@ ParcelSocket::~ParcelSocket() {
   if (monitor_) zmq_socket_monitor(socket_.handle(), nullptr, 0);
 }
 
-void ParcelSocket::bind(const std::string& address, bool ipv6) {
-  socket_.set(zmq::sockopt::ipv6, ipv6);
+void ParcelSocket::prepare(const Address& how) {
+  const std::size_t piece = piece_bytes_max_.value_or(body_bytes_at(how));
+  socket_.set(zmq::sockopt::maxmsgsize, static_cast<std::int64_t>(piece + around_piece));
+  socket_.set(zmq::sockopt::ipv6, how.ipv6);
+}
+
+void ParcelSocket::bind(const Address& how, const std::string& address) {
+  prepare(how);
   socket_.bind(address);
 }
 
 void ParcelSocket::dial(zmq::context_t& context, const Address& how, const std::string& address,
                         const std::string& key) {
-  socket_.set(zmq::sockopt::ipv6, how.ipv6);
+  prepare(how);
   if (!key.empty()) socket_.set(zmq::sockopt::curve_serverkey, key);
   const std::string channel =
       "inproc://fate-" + std::to_string(reinterpret_cast<std::uintptr_t>(socket_.handle()));

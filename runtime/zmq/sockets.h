@@ -20,13 +20,17 @@
 
 namespace sluice::links {
 
+/// How long a parcel's body may be on connections of an address.
+std::size_t body_bytes_at(const Address& address);
+
 /// What all sockets of a machine have in common.
 struct SocketSettings {
   Keys keys;  // empty: none are used
   std::chrono::milliseconds lease{};
-  // Bounds of the library: of a piece, and of its own queues, in messages.
-  std::size_t piece_bytes_max = body_bytes_max;
-  int queue_in = 64;
+  // Bounds of the library: of a piece (nothing: of what a parcel may be at the socket's address),
+  // and of its own queues, in messages.
+  std::optional<std::size_t> piece_bytes_max{};
+  int queue_in = 16;
   int queue_out = 1024;  // what a peer keeps to is far below (peer.h)
 };
 
@@ -52,7 +56,7 @@ class ParcelSocket {
   ParcelSocket(const ParcelSocket&) = delete;
   ParcelSocket& operator=(const ParcelSocket&) = delete;
   ~ParcelSocket();
-  void bind(const std::string& address, bool ipv6);
+  void bind(const Address& how, const std::string& address);
   /// Also reports when the connection fails or ends: `fate`.
   void dial(zmq::context_t& context, const Address& how, const std::string& address,
             const std::string& key);
@@ -76,10 +80,12 @@ class ParcelSocket {
 
  private:
   bool give(zmq::message_t message, bool more);
+  void prepare(const Address& how);
 
   zmq::socket_t socket_;
   zmq::socket_t monitor_;
   bool bound_, has_keys_;
+  std::optional<std::size_t> piece_bytes_max_;
   zmq::message_t route_, head_;
 };
 

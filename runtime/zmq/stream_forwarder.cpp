@@ -66,7 +66,7 @@ class Forwarder final : public StreamForwarder {
       keys_.emplace(context_);
       for (const ZmqPeer& peer : options_.peers) keys_->allow(peer.public_key, peer.machine);
     }
-    bound_.bind(options_.bind, own.ipv6);
+    bound_.bind(own, options_.bind);
     thread_ = std::thread([this] { run(); });
   }
   std::size_t streams() const override { return count_.load(); }

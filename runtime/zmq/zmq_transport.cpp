@@ -63,13 +63,10 @@ struct Neighbour {
 
 class ZmqTransport final : public Transport {
  public:
-  ZmqTransport(ZmqOptions options, std::vector<links::Address> reached);
+  /// Binds its own address.
+  ZmqTransport(ZmqOptions options, const links::Address& own, std::vector<links::Address> reached);
   ~ZmqTransport() override { stop(); }
 
-  void bind(const links::Address& own) {
-    bound_.bind(options_.bind, own.ipv6);
-    if (!own.directory.empty()) bound_file_.emplace(links::ipc_path(options_.bind));
-  }
   void start(TransportListener& listener) override;
   void send(Origin to, Channel channel, MessageBytes bytes) override {
     ask({false, to, channel, std::move(bytes)});
@@ -77,11 +74,10 @@ class ZmqTransport final : public Transport {
   void refuse(Origin life) override { ask({true, life, Channel::message, {}}); }
   std::vector<LinkState> links() const override;
   wire::Lender* lender() override { return shared_.get(); }
-  /// Of all machines on ipc sockets. After `bind`, before `start`.
-  void share_memory();
   void stop() override;
 
  private:
+  void share_memory();  // of all machines on ipc sockets
   void ask(Asked asked);
   bool send_from_here(std::uint32_t to);
   void run();
@@ -159,36 +155,42 @@ class ZmqTransport final : public Transport {
   std::thread thread_;
 };
 
+/// Of the link to a peer, whose connections are made at the address of the side that is dialed.
 links::PeerSettings settings_of(const ZmqOptions& options, const ZmqPeer& peer,
-                                std::uint64_t seed) {
+                                const links::Address& own, const links::Address& reached) {
+  std::random_device random;
+  const bool dials = options.self.machine > peer.machine;
   return {options.self,
           peer.machine,
-          options.self.machine > peer.machine,
+          dials,
           options.lease,
           options.window_bytes,
           options.workflow,
           options.cluster,
-          seed,
+          std::uint64_t{random()} << 32U | random(),
           options.name,
-          peer.name};
+          peer.name,
+          links::body_bytes_at(dials ? reached : own)};
 }
 
-ZmqTransport::ZmqTransport(ZmqOptions options, std::vector<links::Address> reached)
+ZmqTransport::ZmqTransport(ZmqOptions options, const links::Address& own,
+                           std::vector<links::Address> reached)
     : options_(std::move(options)),
       context_(1, static_cast<int>(sockets_beside + 2 * options_.peers.size())),
       socket_settings_{options_.keys, options_.lease},
       bound_(context_, socket_settings_, true),
       door_(options_.self, !options_.keys.secret_key.empty()) {
   if (!options_.keys.secret_key.empty()) keys_.emplace(context_);
-  std::random_device random;
   for (std::size_t i = 0; i < options_.peers.size(); ++i) {
     const ZmqPeer& peer = options_.peers[i];
-    const std::uint64_t seed = std::uint64_t{random()} << 32U | random();
-    neighbours_.try_emplace(peer.machine, settings_of(options_, peer, seed), peer,
+    neighbours_.try_emplace(peer.machine, settings_of(options_, peer, own, reached[i]), peer,
                             std::move(reached[i]));
     door_.expect(peer.machine, peer.name);
     if (keys_) keys_->allow(peer.public_key, peer.machine);
   }
+  bound_.bind(own, options_.bind);
+  if (!own.directory.empty()) bound_file_.emplace(links::ipc_path(options_.bind));
+  share_memory();
 }
 
 bool has_memory(const ZmqOptions& options) {
@@ -587,10 +589,8 @@ Result<std::unique_ptr<Transport>> make_zmq_transport(ZmqOptions options) {
     if (const Result<void> room = make_room(options); !room) return room.error();
   }
   try {
-    auto transport = std::make_unique<ZmqTransport>(std::move(options), std::move(reached));
-    transport->bind(*own);
-    transport->share_memory();
-    return std::unique_ptr<Transport>(std::move(transport));
+    return std::unique_ptr<Transport>(
+        std::make_unique<ZmqTransport>(std::move(options), *own, std::move(reached)));
   } catch (const zmq::error_t& error) {
     return Error{ErrorCode::unavailable,
                  "address '" + bind + "' cannot be bound: " + std::string(error.what())};

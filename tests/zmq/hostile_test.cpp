@@ -287,12 +287,14 @@ TEST_CASE("who shakes hands and then lies loses the link, and only that") {
 }
 
 TEST_CASE("a parcel of many pieces, and one larger than any, end the connection") {
-  Scene scene(Way::ipc);
+  const Way way = GENERATE(Way::ipc, Way::tcp);
+  Scene scene(way);
   Stranger stranger;
   stranger.connect(scene.address());
   for (int i = 0; i < 1000; ++i) stranger.say(Bytes(10, std::byte{1}), i < 999);
   CHECK(stranger.refused() == Reason::malformed);
-  stranger.say(Bytes(links::body_bytes_max + 1000));  // the library itself ends the connection
+  // The library itself ends the connection.
+  stranger.say(Bytes((way == Way::ipc ? links::body_bytes_max : links::far_body_bytes_max) + 1000));
   stranger.say(links::Heartbeat{0});
   CHECK(!stranger.hear(300));
 }

@@ -91,7 +91,7 @@ TEST_CASE("parcels and addresses are taken up to their limits") {
     outcomes.add("a head of zeros", read_parcel(wire::Bytes(size)));
   for (const std::size_t size : {body_bytes_max, body_bytes_max + 1}) {
     wire::Bytes body;
-    write_message(body, Channel::message, wire::Bytes(size - 4));
+    write_message(body, Channel::message, wire::Bytes(size - 5));
     outcomes.add("a body", std::to_string(body.size()) + ": " + read_body(body));
   }
   const std::size_t most = message_bytes_max;

@@ -10,7 +10,7 @@ using namespace std::chrono_literals;
 
 namespace {
 
-const std::string long_text(links::body_bytes_max + 40'000, 'l');  // two parts
+const std::string long_text(links::far_body_bytes_max + 40'000, 'l');  // two parts
 using Texts = std::vector<std::string>;
 
 Texts texts(const Said& said, Origin from) {
@@ -347,7 +347,7 @@ TEST_CASE("parts of a message come one after the other") {
 
 TEST_CASE(
     "a message that fits goes in one parcel, and is handed on in the memory that it came in") {
-  for (const std::size_t size : {links::body_bytes_max, links::body_bytes_max + 1}) {
+  for (const std::size_t size : {links::far_body_bytes_max, links::far_body_bytes_max + 1}) {
     Pair pair;
     pair.start();
     pair.advance(100ms);
@@ -356,9 +356,9 @@ TEST_CASE(
     pair.flush(2);
     while (pair.carry()) continue;
     REQUIRE(pair.said(1).received.size() == 1);
-    CHECK(pair.carried - before == (size == links::body_bytes_max ? 1 : 2));
+    CHECK(pair.carried - before == (size == links::far_body_bytes_max ? 1 : 2));
     CHECK(pair.peer(2).owed() != 0);  // nobody has said yet that it was taken
-    if (size != links::body_bytes_max) continue;
+    if (size != links::far_body_bytes_max) continue;
     for (int i = 0; i < 3; ++i) pair.send(2, 1, std::string(size, 'x'));
     pair.flush(2);
     while (pair.carry()) continue;

@@ -20,8 +20,9 @@ struct Ends {
   Ends(zmq::context_t& context, const SocketSettings& settings)
       : bound(context, settings, true), dials(context, settings, false) {
     const std::string where = "ipc://" + folder.path() + "/bound";
-    bound.bind(where, false);
-    dials.dial(context, {}, where, "");
+    const Address how{.local = true, .directory = folder.path()};
+    bound.bind(how, where);
+    dials.dial(context, how, where, "");
   }
   const ScratchFolder folder;
   ParcelSocket bound, dials;

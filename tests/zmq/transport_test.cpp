@@ -55,8 +55,8 @@ TEST_CASE("messages of every size arrive whole, none at all and the longest amon
   Cluster cluster = make_cluster(2, GENERATE(Way::ipc, Way::tcp_with_keys), directory);
   cluster.begin_all();
   const std::vector<std::size_t> sizes{
-      0,      1,       127,     128,     16383,   16384, 65536, 262143,
-      262144, 1000003, 1064960, 1064961, 5000000, 0,     3,     zmq_message_bytes_max};
+      0,       1,       127,     128,      16383,    16384,   65536, 262143, 262144,
+      1000003, 1064960, 1064961, 16793600, 16793601, 5000000, 0,     3,      zmq_message_bytes_max};
   for (unsigned i = 0; i < sizes.size(); ++i)
     cluster.at(2).transport->send({1, 1}, Channel::message, pattern(sizes[i], i));
   Ear& ear = *cluster.at(1).ear;

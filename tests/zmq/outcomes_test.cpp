@@ -2,11 +2,15 @@
 #include "tests/outcomes.h"
 
 #include <catch2/catch.hpp>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <tuple>
 
 #include "runtime/zmq/address.h"
 #include "runtime/zmq/check_options.h"
 #include "runtime/zmq/parcel.h"
+#include "tests/directories.h"
 #include "tests/zmq/machines.h"
 
 using namespace sluice;
@@ -110,6 +114,26 @@ TEST_CASE("parcels and addresses are taken up to their limits") {
     outcomes.add("a part", done.ok() ? "taken" : done.error().message);
   }
   outcomes.require_as_kept();
+}
+
+TEST_CASE("the hellos that fuzzing begins with are of this format, so it gets past them") {
+  const std::filesystem::path corpus =
+      std::filesystem::path(SLUICE_SOURCE_DIR) / "tests/fuzz/corpus/links";
+  int hellos = 0;
+  for (const auto& file : std::filesystem::directory_iterator(corpus)) {
+    const std::string name = file.path().filename().string();
+    if (!name.starts_with("hello") && !name.starts_with("welcome")) continue;
+    CAPTURE(name);
+    std::ifstream in(file.path(), std::ios::binary);
+    const std::string bytes(std::istreambuf_iterator<char>(in), {});
+    for (std::size_t at = bytes.find("SLCE"); at != std::string::npos;
+         at = bytes.find("SLCE", at + 4)) {
+      REQUIRE(at + 4 < bytes.size());
+      CHECK(static_cast<unsigned>(bytes[at + 4]) == format_version);
+      ++hellos;
+    }
+  }
+  CHECK(hellos >= 4);
 }
 
 TEST_CASE("each address is taken or refused with the words it was refused with before") {

@@ -122,7 +122,7 @@ std::string what_to_do(const Cluster& cluster, std::uint32_t self) {
 Result<std::vector<Supervisor::Machine>> processes_of(const Cluster& cluster,
                                                       const WorkflowOptions& options,
                                                       const std::vector<std::string>& plugins,
-                                                      bool quiet) {
+                                                      const SharedWeights& weights, bool quiet) {
   std::vector<Supervisor::Machine> machines;
   Result<std::vector<std::string>> server = registry_command(cluster);
   if (!server.ok()) return server.error();
@@ -144,6 +144,8 @@ Result<std::vector<Supervisor::Machine>> processes_of(const Cluster& cluster,
     for (const std::string& folder : plugins)
       machine.command.insert(machine.command.end(), {"--plugins", folder});
     if (quiet) machine.command.emplace_back("--quiet");
+    if (weights.machines.contains(i))
+      machine.weights = [weights, &cluster, i] { return join(weights, cluster, i); };
   }
   return machines;
 }
@@ -208,8 +210,7 @@ Result<std::unique_ptr<ClusterHome>> ClusterHome::begin(
       return entered.error();
   }
   if (told_to_end()) return ended();
-  home->hosted_ = with_hosts_of(cluster, self, catalog, plugins);
-  home->status_->show_hosts(home->hosted_);
+  home->prepare_hosts(catalog, plugins);
   auto node = make_node(cluster, self, home->hosted_.catalog, std::move(runner), notice,
                         home->registry_.get());
   if (!node.ok()) return node.error();
@@ -236,8 +237,9 @@ Result<void> ClusterHome::start_processes(const WorkflowOptions& options,
   Result<LockFile> first = lock_processes(cluster_);
   if (!first.ok()) return {};
   processes_lock_.emplace(std::move(first).value());
+  weights_ = shared_weights_of(cluster_, self_);
   Result<std::vector<Supervisor::Machine>> machines =
-      processes_of(cluster_, options, plugins, true);
+      processes_of(cluster_, options, plugins, weights_, true);
   if (!machines.ok()) return machines.error();
   cgroups_ = cgroups_of(cluster_);
   supervisor_.emplace(std::move(machines).value(), true, [](const std::string& line) {
@@ -245,6 +247,19 @@ Result<void> ClusterHome::start_processes(const WorkflowOptions& options,
   });
   show_status();
   return {};
+}
+
+/// They and this process share weights with the machines that it has started.
+void ClusterHome::prepare_hosts(const Catalog& catalog, const std::vector<std::string>& plugins) {
+  Result<OwnedFile> launcher = join(weights_, cluster_, self_);
+  if (!launcher.ok())
+    std::fprintf(stderr, "note: this home does not share weights with the machines: %s\n",
+                 launcher.error().message.c_str());
+  hosted_ = with_hosts_of(cluster_, self_, catalog, plugins,
+                          launcher.ok() ? std::move(launcher).value() : OwnedFile());
+  if (const auto exchange = weights_.exchange)
+    hosted_.weights = [exchange] { return exchange->report(); };
+  status_->show_hosts(hosted_);
 }
 
 /// Nobody waits for a machine of which whoever starts it says that it keeps failing.

@@ -19,11 +19,11 @@
 namespace sluice::cli {
 
 /// The private registry, if the file asks for one, and all machines but the homes, as `sluice node`
-/// commands. Errors: no Redis server is installed.
+/// commands, which share weights so. Borrows the cluster. Errors: no Redis server is installed.
 Result<std::vector<Supervisor::Machine>> processes_of(const Cluster& cluster,
                                                       const WorkflowOptions& options,
                                                       const std::vector<std::string>& plugins,
-                                                      bool quiet);
+                                                      const SharedWeights& weights, bool quiet);
 /// Only one process at a time starts them. Errors: unavailable.
 Result<LockFile> lock_processes(const Cluster& cluster);
 /// What processes that were killed have left in the cluster's folder, and the folder.
@@ -49,6 +49,7 @@ class ClusterHome {
  private:
   Result<void> start_processes(const WorkflowOptions& options,
                                const std::vector<std::string>& plugins);
+  void prepare_hosts(const Catalog& catalog, const std::vector<std::string>& plugins);
   Result<void> wait_for_members(std::chrono::milliseconds patience,
                                 const std::function<bool()>& told_to_end);
   void show_status();
@@ -59,6 +60,7 @@ class ClusterHome {
   std::atomic<bool> quiet_{true};  // machines come and go as they should
   std::optional<LockFile> machine_lock_, processes_lock_;
   std::shared_ptr<hosts::Cgroups> cgroups_;  // for hosts of those that it starts
+  SharedWeights weights_;                    // with those that it starts
   std::optional<Supervisor> supervisor_;
   std::unique_ptr<StreamForwarder> forwarder_;  // where this machine forwards the registry
   std::unique_ptr<RegistryKeeper> registry_;

@@ -22,42 +22,83 @@ namespace sluice::cli {
 
 namespace {
 
-/// With `socket` this process shares the weights of checkpoints with others of the machine.
-void take_part(int socket, std::function<void(const std::string&)> notice) {
-  LoadedParts::here().share(std::make_shared<const PartClient>(OwnedFile(socket)),
-                            std::move(notice));
+using Notice = std::function<void(const std::string&)>;
+
+/// With `socket` this process shares the weights of checkpoints with others.
+std::shared_ptr<const PartClient> take_part(OwnedFile socket, Notice notice) {
+  auto client = std::make_shared<const PartClient>(std::move(socket));
+  LoadedParts::here().share(client, std::move(notice));
+  return client;
+}
+
+/// `by`: an exchange, or who takes part in one.
+template <typename By>
+void let_hosts_join(const std::shared_ptr<By>& by, hosts::HostOptions& options) {
+  options.parts = [by, notice = options.notice](const std::string& who) {
+    Result<OwnedFile> socket = by->join(who);
+    if (!socket.ok()) notice(who + " does not share weights: " + socket.error().message);
+    return socket.ok() ? std::move(socket).value() : OwnedFile();
+  };
 }
 
 /// Hosts that are started with `options`, and this process, have weights in memory once.
 std::shared_ptr<PartExchange> share_parts(hosts::HostOptions& options) {
   auto exchange = std::make_shared<PartExchange>();
-  const auto join = [exchange, notice = options.notice](const std::string& who) {
-    Result<OwnedFile> socket = exchange->join(who);
-    if (!socket.ok()) notice(who + " does not share weights: " + socket.error().message);
-    return socket.ok() ? std::move(socket).value() : OwnedFile();
-  };
-  options.parts = join;
-  if (OwnedFile own = join("the process that starts the hosts"); own.get() >= 0)
-    take_part(own.release(), options.notice);
+  let_hosts_join(exchange, options);
+  if (OwnedFile own = options.parts("the process that starts the hosts"); own.get() >= 0)
+    take_part(std::move(own), options.notice);
   return exchange;
 }
 
-/// Roles of one checkpoint are in several processes of this machine. Elsewhere nobody would have
-/// anything of it, and whoever loads first would pay for it.
-bool have_models_in_common(std::span<const WorkflowSpec* const> workflows,
-                           const std::vector<hosts::HostGroup>& groups) {
+/// Which processes have roles of a model: those of a machine by "machine/host".
+using ProcessesByModel = std::map<std::string, std::set<std::string>>;
+
+void add_processes(std::span<const WorkflowSpec* const> workflows,
+                   const std::vector<hosts::HostGroup>& groups, const std::string& machine,
+                   ProcessesByModel& processes) {
   const bool are_all_here =
       std::ranges::find(groups, std::string(), &hosts::HostGroup::name) == groups.end();
-  std::map<std::string, std::set<std::string>> processes;  // by model
   for (const WorkflowSpec* const workflow : workflows)
     for (const RoleSpec& role : workflow->roles) {
       const auto group = std::ranges::find_if(groups, [&](const hosts::HostGroup& one) {
         return std::ranges::find(one.roles, role.name.text) != one.roles.end();
       });
       if (!role.model || (group == groups.end() && !are_all_here)) continue;
-      processes[role.model->text].insert(group == groups.end() ? "" : group->name);
+      processes[role.model->text].insert(machine + "/" +
+                                         (group == groups.end() ? "" : group->name));
     }
+}
+
+/// Roles of one checkpoint are in several processes of this machine. Elsewhere nobody would have
+/// anything of it, and whoever loads first would pay for it.
+bool have_models_in_common(std::span<const WorkflowSpec* const> workflows,
+                           const std::vector<hosts::HostGroup>& groups) {
+  ProcessesByModel processes;
+  add_processes(workflows, groups, "", processes);
   return std::ranges::any_of(processes, [](const auto& one) { return one.second.size() > 1; });
+}
+
+std::vector<const WorkflowSpec*> workflows_of(const Cluster& cluster) {
+  std::vector<const WorkflowSpec*> specs;
+  for (const Compiled& compiled : cluster.workflows) specs.push_back(&compiled.loaded.spec);
+  return specs;
+}
+
+/// The hosts of the machine, and what is in its own process.
+std::vector<hosts::HostGroup> groups_of(const ClusterMachine& machine) {
+  std::vector<hosts::HostGroup> groups;
+  for (const ClusterHost& host : machine.hosts) {
+    hosts::HostGroup& group = groups.emplace_back(
+        hosts::HostGroup{host.name.text, {}, {host.memory, host.hang_after, host.cores}});
+    for (const Name& role : host.roles) group.roles.push_back(role.text);
+  }
+  hosts::HostGroup& rest = groups.emplace_back();
+  for (const Name& role : machine.roles)
+    if (std::ranges::none_of(groups, [&](const hosts::HostGroup& group) {
+          return std::ranges::find(group.roles, role.text) != group.roles.end();
+        }))
+      rest.roles.push_back(role.text);
+  return groups;
 }
 
 std::string roles_of(const WorkflowSpec& workflow) {
@@ -70,7 +111,8 @@ std::string roles_of(const WorkflowSpec& workflow) {
 
 Hosted with_hosts(const Catalog& catalog, std::span<const WorkflowSpec* const> workflows,
                   const std::vector<hosts::HostGroup>& groups,
-                  const std::vector<std::string>& plugins, const std::string& machine) {
+                  const std::vector<std::string>& plugins, const std::string& machine,
+                  OwnedFile launcher) {
   hosts::HostOptions options;
   options.command = {own_program(), "role-host"};
   for (const std::string& folder : plugins)
@@ -79,7 +121,9 @@ Hosted with_hosts(const Catalog& catalog, std::span<const WorkflowSpec* const> w
     std::fprintf(stderr, "%snote: %s\n", begin.c_str(), line.c_str());
   };
   Hosted made;
-  if (have_models_in_common(workflows, groups))
+  if (launcher.get() >= 0)
+    let_hosts_join(take_part(std::move(launcher), options.notice), options);
+  else if (have_models_in_common(workflows, groups))
     made.weights = [exchange = share_parts(options)] { return exchange->report(); };
   static_cast<hosts::HostedCatalog&>(made) = hosts::host_roles(catalog, workflows, groups, options);
   return made;
@@ -127,23 +171,35 @@ Result<Hosted> isolated(const IsolateOptions& options, const Catalog& catalog,
 }
 
 Hosted with_hosts_of(const Cluster& cluster, std::uint32_t machine, const Catalog& catalog,
-                     const std::vector<std::string>& plugins) {
-  std::vector<hosts::HostGroup> groups;
-  for (const ClusterHost& host : cluster.spec().machines[machine].hosts) {
-    hosts::HostGroup& group = groups.emplace_back(
-        hosts::HostGroup{host.name.text, {}, {host.memory, host.hang_after, host.cores}});
-    for (const Name& role : host.roles) group.roles.push_back(role.text);
-  }
-  std::vector<const WorkflowSpec*> specs;
-  for (const Compiled& compiled : cluster.workflows) specs.push_back(&compiled.loaded.spec);
+                     const std::vector<std::string>& plugins, OwnedFile launcher) {
   const ClusterMachine& here = cluster.spec().machines[machine];
-  hosts::HostGroup& rest = groups.emplace_back();
-  for (const Name& role : here.roles)
-    if (std::ranges::none_of(groups, [&](const hosts::HostGroup& group) {
-          return std::ranges::find(group.roles, role.text) != group.roles.end();
-        }))
-      rest.roles.push_back(role.text);
-  return with_hosts(catalog, specs, groups, plugins, here.home ? "" : here.name.text);
+  return with_hosts(catalog, workflows_of(cluster), groups_of(here), plugins,
+                    here.home ? "" : here.name.text, std::move(launcher));
+}
+
+SharedWeights shared_weights_of(const Cluster& cluster, std::optional<std::uint32_t> self) {
+  const std::vector<const WorkflowSpec*> specs = workflows_of(cluster);
+  const std::vector<ClusterMachine>& machines = cluster.spec().machines;
+  ProcessesByModel all;
+  std::vector<ProcessesByModel> of_each(machines.size());
+  for (std::uint32_t i = 0; i < machines.size(); ++i) {
+    if (machines[i].home && i != self) continue;
+    add_processes(specs, groups_of(machines[i]), machines[i].name.text, of_each[i]);
+    for (const auto& [model, processes] : of_each[i])
+      all[model].insert(processes.begin(), processes.end());
+  }
+  SharedWeights made;
+  for (std::uint32_t i = 0; i < machines.size(); ++i)
+    if (std::ranges::any_of(of_each[i], [&](const auto& one) { return all[one.first].size() > 1; }))
+      made.machines.insert(i);
+  if (!made.machines.empty()) made.exchange = std::make_shared<PartExchange>();
+  return made;
+}
+
+Result<OwnedFile> join(const SharedWeights& weights, const Cluster& cluster,
+                       std::uint32_t machine) {
+  if (!weights.machines.contains(machine)) return OwnedFile();
+  return weights.exchange->join("machine '" + cluster.spec().machines[machine].name.text + "'");
 }
 
 std::shared_ptr<hosts::Cgroups> cgroups_of(const Cluster& cluster) {
@@ -181,7 +237,7 @@ void add_role_host(Command app, const Catalog& catalog, Chosen& chosen) {
             "role-host is started by `sluice run --isolate` and `sluice node`, not by hand");
       survive_broken_pipes();  // what a role says may have no reader any more
       return hosts::serve_host(catalog, hosts::control_socket, [](OwnedFile parts) {
-        take_part(parts.release(), [](const std::string& line) {
+        take_part(std::move(parts), [](const std::string& line) {
           std::fprintf(stderr, "note: %s\n", line.c_str());
         });
       });

@@ -97,12 +97,15 @@ Json host_row(const hosts::HostReport& report) {
           {"memory_peak_bytes", status.memory.peak}};
 }
 
-Json weights_row(const PartExchange::Report& report) {
-  return {{"what", report.what},
-          {"bytes", report.bytes},
-          {"maker", report.maker},
-          {"holders", report.holders},
-          {"waiting", report.waiting}};
+Json weights_of(const std::vector<PartExchange::Report>& reports) {
+  Json rows = Json::array();
+  for (const PartExchange::Report& report : reports)
+    rows.push_back({{"what", report.what},
+                    {"bytes", report.bytes},
+                    {"maker", report.maker},
+                    {"holders", report.holders},
+                    {"waiting", report.waiting}});
+  return rows;
 }
 
 Json machine_row(const std::string& name, const NodeStatus::Machine& row, Roster::Time now) {
@@ -141,8 +144,10 @@ std::string status_path(const std::string& folder, std::uint32_t machine) {
 
 std::string up_status_path(const std::string& folder) { return folder + "/up.status"; }
 
-std::string processes_json(const std::vector<Supervisor::Status>& processes) {
-  return dump(processes_of(processes));
+std::string launcher_json(const Supervisor& supervisor, PartExchange* weights) {
+  Json json{{"processes", processes_of(supervisor.status())}};
+  if (weights != nullptr) json["weights"] = weights_of(weights->report());
+  return dump(json);
 }
 
 Result<std::unique_ptr<MachineStatus>> MachineStatus::show(const Cluster& cluster,
@@ -192,8 +197,7 @@ std::string MachineStatus::text() const {
   }
   if (hosts_)
     for (const hosts::HostReport& report : hosts_()) json["hosts"].push_back(host_row(report));
-  if (weights_)
-    for (const PartExchange::Report& one : weights_()) json["weights"].push_back(weights_row(one));
+  if (weights_) json["weights"] = weights_of(weights_());
   if (node_ == nullptr) return dump(json);
   const NodeStatus status = node_->status();
   json["lives"] = status.lives;

@@ -12,7 +12,9 @@
 //       "memory_peak_bytes" (0: nobody knows) } ],
 //       "pages" (of those shared over machines): { PARAMETER: { COUNTER: NUMBER } },
 //       "pools" (of each paged_kv): [ as `json_of` of cli/pool_json.h ],
-//       "processes": as `processes_json`,
+//       "weights" (that processes share, of who brings them together): [ { "what", "bytes" (0: not
+//       there yet), "maker" (meanwhile), "holders": [], "waiting": [] } ],
+//       "processes": as `launcher_json`,
 //       "registry": "joining|current|lapsed|fenced", "registry_why" }
 // Until its roles are loaded: only machine, home, pid, ready, ending, hosts and the registry.
 // Thread: any.
@@ -35,9 +37,10 @@ namespace sluice::cli {
 std::string status_path(const std::string& folder, std::uint32_t machine);
 std::string up_status_path(const std::string& folder);
 
-/// `[ { "machine", "pid" (0: it does not run), "starts", "ended": how it ended last, "failing": how
-/// often in a row where that is too often } ]`, a list as JSON text.
-std::string processes_json(const std::vector<Supervisor::Status>& processes);
+/// What `up` says, as JSON text: { "processes": [ { "machine", "pid" (0: it does not run),
+/// "starts", "ended": how it ended last, "failing": how often in a row where that is too often } ],
+/// "weights": as of a machine }. `weights`: null: there are none in common.
+std::string launcher_json(const Supervisor& supervisor, PartExchange* weights);
 
 class MachineStatus {
  public:

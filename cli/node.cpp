@@ -1,7 +1,9 @@
 // `sluice node`: one machine of a cluster. `sluice up`: all but the homes, as processes here.
+#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <sys/signalfd.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -41,6 +43,7 @@ struct NodeCommand {
   std::string name;
   bool quiet = false;
   std::vector<std::string> plugins;  // folders, for hosts of roles
+  std::int64_t weights = -1;         // the socket by which it shares them with others; or none
   WorkflowOptions workflow;
 };
 
@@ -121,6 +124,17 @@ class AnotherSignal {
   std::thread thread_;
 };
 
+/// What the launcher has left open for it. None: it has not, or it is something else.
+OwnedFile socket_of_launcher(std::int64_t number) {
+  int type = 0;
+  socklen_t size = sizeof type;
+  const int socket = static_cast<int>(number);
+  if (::getsockopt(socket, SOL_SOCKET, SO_TYPE, &type, &size) != 0 || type != SOCK_SEQPACKET)
+    return OwnedFile();
+  ::fcntl(socket, F_SETFD, FD_CLOEXEC);
+  return OwnedFile(socket);
+}
+
 /// Loaded, or everything that is wrong with it was said.
 std::optional<Cluster> load(const std::string& path, const WorkflowOptions& options,
                             const Catalog& catalog) {
@@ -142,7 +156,7 @@ std::optional<Cluster> load(const std::string& path, const WorkflowOptions& opti
 
 /// From the registry's consent to the signal.
 int serve(const Cluster& cluster, std::uint32_t number, const NodeCommand& options,
-          const Catalog& catalog, const EndSignals& signals) {
+          const Catalog& catalog, const EndSignals& signals, OwnedFile launcher) {
   std::mutex telling;  // several threads do
   Refusals refusals;
   const auto notice = [&](const LinkNotice& heard) {
@@ -177,7 +191,7 @@ int serve(const Cluster& cluster, std::uint32_t number, const NodeCommand& optio
       return fail(options.name + ": " + entered.error().message + "; this waited for " +
                   std::to_string(patience.count()) + " ms");
   }
-  const auto hosted = with_hosts_of(cluster, number, catalog, options.plugins);
+  const auto hosted = with_hosts_of(cluster, number, catalog, options.plugins, std::move(launcher));
   (*shown)->show_hosts(hosted);
   const auto made = make_node(cluster, number, hosted.catalog, {}, notice, entry->get());
   if (!made.ok()) return fail(options.name + ": " + made.error().message);
@@ -197,6 +211,7 @@ int serve(const Cluster& cluster, std::uint32_t number, const NodeCommand& optio
 int node(const NodeCommand& options, const Catalog& catalog) {
   name_for_failpoints(options.name);
   const EndSignals signals;
+  OwnedFile launcher = socket_of_launcher(options.weights);
   const std::optional<Cluster> cluster = load(options.cluster, options.workflow, catalog);
   if (!cluster) return 1;
   const auto& machines = cluster->spec().machines;
@@ -218,7 +233,7 @@ int node(const NodeCommand& options, const Catalog& catalog) {
   Result<LockFile> lock = lock_machine(*cluster, number);
   if (!lock.ok()) return fail(lock.error().message);
   allow_many_open_files();
-  const int status = serve(*cluster, number, options, catalog, signals);
+  const int status = serve(*cluster, number, options, catalog, signals, std::move(launcher));
   leave_folder(*cluster, number, std::move(lock).value());
   return status;
 }
@@ -229,7 +244,8 @@ int up(const NodeCommand& options, const std::vector<std::string>& plugins,
   const EndSignals signals;
   const std::optional<Cluster> cluster = load(options.cluster, options.workflow, catalog);
   if (!cluster) return 1;
-  const auto machines = processes_of(*cluster, options.workflow, plugins, false);
+  const SharedWeights weights = shared_weights_of(*cluster);
+  const auto machines = processes_of(*cluster, options.workflow, plugins, weights, false);
   const bool only_homes = cluster->spec().machines.size() == cluster->spec().homes().size();
   if (!machines.ok() || only_homes) {
     leave_cluster_folder(cluster->folder);
@@ -242,13 +258,15 @@ int up(const NodeCommand& options, const std::vector<std::string>& plugins,
     const Result<LockFile> lock = lock_processes(*cluster);
     if (!lock.ok()) return fail(lock.error().message);
     const std::shared_ptr<hosts::Cgroups> cgroups = cgroups_of(*cluster);
+    if (weights.exchange) allow_many_open_files();
     {
       Supervisor supervisor(*machines, false, [](const std::string& line) {
         std::fprintf(stderr, "%s\n", line.c_str());
       });
       {
-        const Result<StatusSocket> status = StatusSocket::listen(
-            up_status_path(cluster->folder), [&] { return processes_json(supervisor.status()); });
+        const Result<StatusSocket> status =
+            StatusSocket::listen(up_status_path(cluster->folder),
+                                 [&] { return launcher_json(supervisor, weights.exchange.get()); });
         if (!status.ok()) return fail(status.error().message);
         signals.wait();
       }
@@ -281,6 +299,7 @@ void add_node(Command app, const Catalog& catalog, Chosen& chosen) {
       .type_name("MACHINE")
       .required();
   command.add_flag("--quiet", options->quiet, "Say nothing about machines that come and go");
+  command.add_option("--weights-socket", options->weights, "For who starts machines").group("");
   command.callback([&catalog, &chosen, options, command] {
     options->plugins = command.option("--plugins").results();
     chosen = [&catalog, options] { return node(*options, catalog); };

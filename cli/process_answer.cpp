@@ -20,8 +20,8 @@ ProcessAnswer ask_process(const RunningProcess& process) {
     return answer;
   }
   answer.json = nlohmann::ordered_json::parse(*text, nullptr, false);
-  const bool whole = process.machine.empty() ? answer.json.is_array() : answer.json.is_object();
-  if (!whole) answer.silent = "what it says cannot be read: it is of another version";
+  if (!answer.json.is_object())
+    answer.silent = "what it says cannot be read: it is of another version";
   return answer;
 }
 

@@ -11,7 +11,7 @@
 namespace sluice::cli {
 
 struct ProcessAnswer {
-  nlohmann::ordered_json json;  // as cli/machine_status.h says; of `up`, a list
+  nlohmann::ordered_json json;  // as cli/machine_status.h says
   std::string silent;           // why it said nothing, or nothing that can be read
 };
 

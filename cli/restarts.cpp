@@ -108,8 +108,9 @@ std::optional<std::vector<Supervisor::Status>> supervised(const Cluster& cluster
   const Result<std::string> text = reader->read(answer_patience);
   if (!text.ok()) return processes;
   const Json json = Json::parse(*text, nullptr, false);
-  if (!json.is_array()) return processes;
-  for (const Json& one : json)
+  const Json* const said = member(json, "processes");
+  if (said == nullptr || !said->is_array()) return processes;
+  for (const Json& one : *said)
     processes.push_back({text_of(one, "machine"), number_of<pid_t>(one, "pid"),
                          number_of<unsigned>(one, "starts"), text_of(one, "ended"),
                          number_of<unsigned>(one, "failing"), false});

@@ -237,6 +237,7 @@ void print_up(const Json& up, int width) {
                 count_text(starts, "time").c_str(), ended.empty() ? "" : "; the last one ",
                 ended.c_str(), failing == 0 ? "" : ("; " + failing_words(failing)).c_str());
   }
+  print_weights(up);
 }
 
 std::string keeper_of(const Json& row) {
@@ -287,11 +288,15 @@ Json supervisor_of(const std::vector<RunningProcess>& running, const std::vector
   for (std::size_t i = 0; i < running.size(); ++i) {
     const bool is_up = running[i].machine.empty();
     const bool silent = !answers[i].silent.empty();
-    const Json* processes = is_up ? &answers[i].json : member(answers[i].json, "processes");
+    const Json* processes = member(answers[i].json, "processes");
     if (!is_up && (silent || processes == nullptr)) continue;
     Json up{{"by", is_up ? "`sluice up`" : "`sluice run`"}, {"pid", running[i].pid}};
     if (silent) up["silent"] = answers[i].silent;
-    up["processes"] = !silent && processes->is_array() ? *processes : Json::array();
+    const bool is_list = !silent && processes != nullptr && processes->is_array();
+    up["processes"] = is_list ? *processes : Json::array();
+    // Those of a home stand in its own row.
+    if (const Json* weights = is_up ? member(answers[i].json, "weights") : nullptr)
+      up["weights"] = *weights;
     return up;
   }
   return nullptr;

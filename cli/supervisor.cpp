@@ -27,7 +27,8 @@ using std::chrono::steady_clock;
 constexpr std::chrono::seconds patience{5}, hurried_patience{1};
 
 /// Between fork and exec: only what is safe there.
-[[noreturn]] void become(char* const* arguments, bool quiet, pid_t parent, int death_signal) {
+[[noreturn]] void become(char* const* arguments, bool quiet, pid_t parent, int death_signal,
+                         int kept) {
   ::prctl(PR_SET_PDEATHSIG, death_signal);
   if (::getppid() != parent) ::_exit(1);  // it was gone before that held
   ::setpgid(0, 0);
@@ -37,6 +38,7 @@ constexpr std::chrono::seconds patience{5}, hurried_patience{1};
   const int nothing = ::open("/dev/null", O_RDWR);
   ::dup2(nothing, STDIN_FILENO);
   if (quiet) ::dup2(nothing, STDOUT_FILENO);
+  if (kept >= 0) ::fcntl(kept, F_SETFD, 0);
   ::execv(arguments[0], arguments);
   ::_exit(127);
 }
@@ -89,18 +91,31 @@ bool Supervisor::use_other(Process& process) {
   return true;
 }
 
+OwnedFile Supervisor::weights_socket(const Machine& machine) const {
+  if (!machine.weights) return OwnedFile();
+  Result<OwnedFile> socket = machine.weights();
+  if (socket.ok()) return std::move(socket).value();
+  notice_("machine '" + machine.name + "' does not share weights: " + socket.error().message);
+  return OwnedFile();
+}
+
 void Supervisor::start(Process& process) {
   const std::lock_guard lock(mutex_);
   if (use_other(process)) return;
   process.is_ours = true;
   ++process.starts;
+  const OwnedFile weights = weights_socket(process.machine);
+  std::vector<std::string> command = process.machine.command;
+  if (weights.get() >= 0)
+    command.insert(command.end(), {"--weights-socket", std::to_string(weights.get())});
   std::vector<char*> arguments;
-  for (std::string& word : process.machine.command) arguments.push_back(word.data());
+  for (std::string& word : command) arguments.push_back(word.data());
   arguments.push_back(nullptr);
   const pid_t parent = ::getpid();
   process.respawn.started(steady_clock::now());
   process.pid = ::fork();
-  if (process.pid == 0) become(arguments.data(), quiet_, parent, process.machine.death_signal);
+  if (process.pid == 0)
+    become(arguments.data(), quiet_, parent, process.machine.death_signal, weights.get());
   if (process.pid > 0) process.handle = static_cast<int>(::syscall(SYS_pidfd_open, process.pid, 0));
   failpoint("process_started");
   if (process.handle >= 0) return;

@@ -17,6 +17,8 @@
 #include <vector>
 
 #include "base/bell.h"
+#include "base/owned_file.h"
+#include "base/result.h"
 #include "cli/respawn.h"
 
 namespace sluice::cli {
@@ -28,6 +30,9 @@ class Supervisor {
     std::vector<std::string> command;
     std::string lock;            // whoever holds this file is the machine; empty: nobody is
     int death_signal = SIGTERM;  // what the kernel sends it when this process dies
+    /// A socket for each of its lives, by which it shares weights: it is told the number as
+    /// `--weights-socket`. Empty: it does not.
+    std::function<Result<OwnedFile>()> weights = {};
   };
   struct Status {
     std::string name;
@@ -63,6 +68,7 @@ class Supervisor {
 
   void watch();
   void start(Process& process);
+  OwnedFile weights_socket(const Machine& machine) const;
   /// True where another process is the machine already.
   bool use_other(Process& process);
   void died(Process& process);

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/failpoint.h"
 #include "base/sha256.h"
 
 namespace sluice {
@@ -130,6 +131,7 @@ Result<LoadedParts::Shared> LoadedParts::begin(const std::string& name, const st
   if (!arena.ok()) return alone(arena.error().message);
   shared.arena = std::move(arena).value();
   shared.arena->hold(shared.lease);
+  if (!is_there) failpoint("makes_weights");
   const std::lock_guard held(mutex_);
   if (is_there) ++attached_;
   return shared;

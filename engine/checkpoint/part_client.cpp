@@ -5,8 +5,6 @@
 #include <algorithm>
 #include <cerrno>
 
-#include "engine/checkpoint/part_packets.h"
-
 namespace sluice {
 
 namespace {
@@ -31,22 +29,33 @@ Result<void> PartLease::made(const OwnedFile& memory) const {
   return send_packet(socket_.get(), {Kind::made, {}, {}}, memory.get());
 }
 
-Result<PartLease> PartClient::ask(const PartKey& part, const std::string& what) const {
-  const auto until = Clock::now() + patience_;
+Result<OwnedFile> PartClient::send_with_socket(const PartPacket& packet) const {
   auto sockets = packet_sockets();
   if (!sockets.ok()) return sockets.error();
-  OwnedFile mine = std::move(sockets->first);
-  {
-    const OwnedFile theirs = std::move(sockets->second);
-    if (Result<void> asked = send_packet(socket_.get(), {Kind::ask, part, what}, theirs.get());
-        !asked.ok())
-      return asked.error();
-  }
-  std::string maker = "the process that starts role hosts";
+  const OwnedFile theirs = std::move(sockets->second);
+  if (Result<void> sent = send_packet(socket_.get(), packet, theirs.get()); !sent.ok())
+    return sent.error();
+  return std::move(sockets->first);
+}
+
+Result<OwnedFile> PartClient::join(const std::string& name) const {
+  return send_with_socket({Kind::join, {}, name});
+}
+
+Result<PartLease> PartClient::ask(const PartKey& part, const std::string& what) const {
+  const auto asked = Clock::now();
+  Result<OwnedFile> socket = send_with_socket({Kind::ask, part, what});
+  if (!socket.ok()) return socket.error();
+  OwnedFile mine = std::move(socket).value();
+  std::string maker;  // empty: nothing was heard yet
   for (;;) {
-    if (!wait_for(mine.get(), until))
-      return Error{ErrorCode::deadline, maker + " loads " + what + " and has not done so within " +
-                                            std::to_string(patience_.count()) + " ms"};
+    const auto most = maker.empty() ? answered_ : patience_;
+    if (!wait_for(mine.get(), asked + most)) {
+      const std::string within = " within " + std::to_string(most.count()) + " ms";
+      if (maker.empty())
+        return Error{ErrorCode::unavailable, "who brings processes together says nothing" + within};
+      return Error{ErrorCode::deadline, maker + " loads " + what + " and has not done so" + within};
+    }
     auto answer = receive_packet(mine.get());
     if (!answer.ok()) return answer.error();
     if (!answer->has_value()) continue;

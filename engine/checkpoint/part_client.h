@@ -1,8 +1,8 @@
-// Asks for parts of checkpoints that processes of this machine share, in one of them.
+// Asks for parts of checkpoints that several processes share, in one of them.
 //
 // Thread: any, several at once. Owns: its socket to the exchange (part_exchange.h), which goes with
-// it or with the process. Errors: deadline (who was waited for), unavailable (nobody brings
-// processes together any more, or no descriptors are left), corrupt (what is no answer).
+// it or with the process. Errors: deadline (who was waited for), unavailable (who brings processes
+// together is gone or stands still, or no descriptors are left), corrupt (what is no answer).
 #pragma once
 
 #include <chrono>
@@ -11,7 +11,7 @@
 
 #include "base/owned_file.h"
 #include "base/result.h"
-#include "engine/checkpoint/weight_table.h"
+#include "engine/checkpoint/part_packets.h"
 
 namespace sluice {
 
@@ -34,17 +34,24 @@ class PartLease {
 
 class PartClient {
  public:
-  /// `patience`: how long it waits for another process that makes what it asks for.
+  /// `patience`: how long it waits for another process that makes what it asks for; `answered`: for
+  /// the exchange's first word, which comes at once unless that stands still.
   explicit PartClient(OwnedFile socket,
-                      std::chrono::milliseconds patience = std::chrono::minutes(10))
-      : socket_(std::move(socket)), patience_(patience) {}
+                      std::chrono::milliseconds patience = std::chrono::minutes(10),
+                      std::chrono::milliseconds answered = std::chrono::seconds(2))
+      : socket_(std::move(socket)), patience_(patience), answered_(answered) {}
 
   /// `what`: for people. Waits for who makes it; the first who asks makes it.
   Result<PartLease> ask(const PartKey& part, const std::string& what) const;
+  /// A socket for a process that this one starts: it takes part as that name "of" this one's.
+  Result<OwnedFile> join(const std::string& name) const;
 
  private:
+  /// This end of the socket whose other one goes with the packet.
+  Result<OwnedFile> send_with_socket(const PartPacket& packet) const;
+
   const OwnedFile socket_;
-  const std::chrono::milliseconds patience_;
+  const std::chrono::milliseconds patience_, answered_;
 };
 
 }  // namespace sluice

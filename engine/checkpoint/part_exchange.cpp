@@ -33,7 +33,7 @@ Result<OwnedFile> PartExchange::join(std::string name) {
   if (!sockets.ok()) return sockets.error();
   {
     const std::lock_guard lock(mutex_);
-    members_.emplace(next_++, Member{std::move(sockets->first), std::move(name)});
+    members_.emplace(next_++, Member{std::move(sockets->first), std::move(name), 0, 0});
   }
   bell_.ring();
   return std::move(sockets->second);
@@ -94,21 +94,39 @@ void PartExchange::hear_member(std::uint64_t id) {
   for (int packets = 0; packets < packets_at_once; ++packets) {
     auto received = receive_packet(it->second.socket.get());
     if (received.ok() && !received->has_value()) return;
-    if (!received.ok() || (*received)->packet.kind != Kind::ask) {
-      members_.erase(it);
-      return;
-    }
-    // One too many: its socket is closed, and it hears that nobody answers.
-    if (it->second.asks >= asks_max) continue;
-    PartPacket& packet = (*received)->packet;
-    const Ask ask = next_++;
-    ++it->second.asks;
-    asks_.emplace(ask,
-                  Asked{std::move((*received)->with), id, it->second.name, std::move(packet.text)});
-    PartBroker::Effects effects;
-    broker_.asks(ask, packet.part, effects);
-    perform(std::move(effects));
+    if (!received.ok() || !take(id, std::move(**received))) return leave(id);
   }
+}
+
+bool PartExchange::take(std::uint64_t id, ReceivedPacket received) {
+  PartPacket& packet = received.packet;
+  Member& member = members_.at(id);
+  // Only who takes part by the owner's word lets others in.
+  if (packet.kind != Kind::ask && (packet.kind != Kind::join || member.by != 0)) return false;
+  // One too many: its socket is closed, and it hears that nobody answers.
+  if (member.asks >= asks_max) return true;
+  ++member.asks;
+  const std::uint64_t number = next_++;
+  if (packet.kind == Kind::join) {
+    std::string name = packet.text + " of " + member.name;
+    members_.emplace(number, Member{std::move(received.with), std::move(name), id, 0});
+    return true;
+  }
+  asks_.emplace(number, Asked{std::move(received.with), id, member.name, std::move(packet.text)});
+  PartBroker::Effects effects;
+  broker_.asks(number, packet.part, effects);
+  perform(std::move(effects));
+  return true;
+}
+
+void PartExchange::one_less(std::uint64_t id) {
+  if (const auto member = members_.find(id); member != members_.end()) --member->second.asks;
+}
+
+void PartExchange::leave(std::uint64_t id) {
+  const auto it = members_.find(id);
+  one_less(it->second.by);
+  members_.erase(it);
 }
 
 void PartExchange::hear_ask(Ask ask) {
@@ -134,8 +152,7 @@ void PartExchange::hear_ask(Ask ask) {
 
 void PartExchange::end(Ask ask, PartBroker::Effects& effects) {
   const auto it = asks_.find(ask);
-  if (const auto member = members_.find(it->second.member); member != members_.end())
-    --member->second.asks;
+  one_less(it->second.member);
   asks_.erase(it);
   broker_.ends(ask, effects);
 }

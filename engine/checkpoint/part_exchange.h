@@ -1,10 +1,11 @@
-// Brings together the processes of one machine that use the same parts of checkpoints: in the
-// machine's process, which starts the others.
+// Brings together processes of one computer that use the same parts of checkpoints: in the process
+// that starts them, or that starts who starts them.
 //
 // It has a descriptor of each part that is there, as long as somebody uses it, and maps none.
 // Thread: one of its own, asleep in the kernel, which waits for no process in particular; functions
-// from any. Errors: unavailable (no descriptors left). Bounds: `asks_max` of each process; beyond
-// them, and for what is no packet of ours, a process is left to itself and loads what it needs.
+// from any. Errors: unavailable (no descriptors left). Bounds: `asks_max` of each process, together
+// with the processes that it lets take part; beyond them, and for what is no packet of ours, a
+// process is left to itself and loads what it needs.
 #pragma once
 
 #include <cstdint>
@@ -32,7 +33,7 @@ class PartExchange {
   PartExchange& operator=(const PartExchange&) = delete;
 
   /// A socket for a process, whose PartClient is to have it; until it is closed, "host 'models'"
-  /// takes part.
+  /// takes part. Its PartClient can let others take part, "host 'x' of machine 'read'", say.
   Result<OwnedFile> join(std::string name);
 
   /// A part that is used or being loaded, for people.
@@ -50,7 +51,8 @@ class PartExchange {
   struct Member {
     OwnedFile socket;
     std::string name;
-    std::size_t asks = 0;
+    std::uint64_t by = 0;  // who let it take part; 0: the owner of this
+    std::size_t asks = 0;  // and members by it
   };
   struct Asked {
     OwnedFile socket;
@@ -66,6 +68,11 @@ class PartExchange {
   void serve();
   // Under the lock.
   void hear_member(std::uint64_t member);
+  /// False: it is no packet of a member.
+  bool take(std::uint64_t member, ReceivedPacket received);
+  void leave(std::uint64_t member);
+  /// One that asked, or that it let take part, is gone.
+  void one_less(std::uint64_t member);
   void hear_ask(Ask ask);
   /// And what comes of it.
   void perform(PartBroker::Effects effects);

@@ -25,12 +25,12 @@ Error wrong(const std::string& what) {
   return {ErrorCode::corrupt, "a packet about parts of checkpoints: " + what};
 }
 
-bool has_text(Kind kind) { return kind == Kind::ask || kind == Kind::wait; }
+bool has_text(Kind kind) { return kind == Kind::ask || kind == Kind::wait || kind == Kind::join; }
 
 }  // namespace
 
 bool has_descriptor(Kind kind) {
-  return kind == Kind::ask || kind == Kind::have || kind == Kind::made;
+  return kind == Kind::ask || kind == Kind::have || kind == Kind::made || kind == Kind::join;
 }
 
 std::vector<std::byte> encode(const PartPacket& packet) {
@@ -49,7 +49,7 @@ Result<PartPacket> decode_part_packet(std::span<const std::byte> bytes) {
   if (bytes.size() < 2) return wrong("too short");
   if (little_endian(bytes.first(1)) != version) return wrong("of another version");
   const std::uint64_t kind = little_endian(bytes.subspan(1, 1));
-  if (kind > static_cast<std::uint64_t>(Kind::made)) return wrong("of no kind that there is");
+  if (kind > static_cast<std::uint64_t>(Kind::join)) return wrong("of no kind that there is");
   PartPacket packet;
   packet.kind = static_cast<Kind>(kind);
   bytes = bytes.subspan(2);

@@ -1,5 +1,5 @@
-// What a process and the exchange of its machine say to each other about parts of checkpoints, each
-// in one packet, with a descriptor beside it where it says so.
+// What a process and its exchange say to each other about parts of checkpoints, each in one packet,
+// with a descriptor beside it where it says so.
 //
 // Bounds: `part_packet_max` bytes. Errors: corrupt (what is no such packet), unavailable (the other
 // side is gone, or there are no descriptors left). Thread: any; no state.
@@ -23,10 +23,11 @@ struct PartPacket {
     have,  // the same, with the memory
     wait,  // until somebody else has made it
     made,  // by who was told to make it, with the memory
+    join,  // with the socket of another process, which the sender starts
   };
   Kind kind = Kind::ask;
   PartKey part{};    // of ask
-  std::string text;  // of ask: what the part is, for people; of wait: who makes it
+  std::string text;  // of ask: what the part is, for people; of wait: who makes it; of join: who
 };
 
 inline constexpr std::size_t part_packet_max = 512;

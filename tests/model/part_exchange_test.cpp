@@ -14,6 +14,7 @@
 #include <array>
 #include <catch2/catch.hpp>
 #include <cerrno>
+#include <deque>
 #include <filesystem>
 #include <functional>
 #include <future>
@@ -238,6 +239,51 @@ TEST_CASE("a process that waits and is killed is not waited for, and leaves noth
   machine.until_empty();
 }
 
+TEST_CASE("a process lets those that it starts take part, under its name, and they outlive it") {
+  Machine machine;
+  std::optional<PartClient> read(machine.exchange.join("machine 'read'").value());
+  const PartClient host(read->join("host 'x'").value());
+  const PartClient write = machine.client("machine 'write'", milliseconds(20));
+  std::optional<PartLease> lease = host.ask(text, "text of m").value();
+  REQUIRE_FALSE(lease->is_there());
+  CHECK(write.ask(text, "text of m").error().message ==
+        "host 'x' of machine 'read' loads text of m and has not done so within 20 ms");
+  read.reset();
+  REQUIRE(lease->made(memory_of(6)).ok());
+  CHECK(number_in(*machine.client("machine 'later'").ask(text, "text of m")) == 6);
+  CHECK(number_in(*host.ask(text, "text of m")) == 6);
+  lease.reset();
+  machine.until_empty();
+}
+
+TEST_CASE("processes that one lets take part count as its asks, until they have gone") {
+  Machine machine;
+  const PartClient a = machine.client("machine 'a'"), b = machine.client("machine 'b'");
+  std::deque<PartClient> hosts;
+  while (hosts.size() < PartExchange::asks_max)
+    if (auto socket = a.join("host"); socket.ok())  // unless its socket is full
+      hosts.emplace_back(std::move(socket).value());
+  CHECK(a.ask(text, "text of m").error().code == ErrorCode::unavailable);
+  const PartClient left_out(a.join("one too many").value());
+  CHECK(left_out.ask(text, "text of m").error().code == ErrorCode::unavailable);
+  CHECK(hosts.back().ask(text, "text of m").ok());
+  CHECK(b.ask(text, "text of m").ok());
+  hosts.pop_back();
+  while (!a.ask(text, "text of m").ok()) std::this_thread::yield();
+  // None of them lets others take part.
+  const PartClient further(hosts.back().join("further").value());
+  CHECK(further.ask(text, "text of m").error().code == ErrorCode::unavailable);
+}
+
+TEST_CASE("when who brings processes together stands still nobody waits for a part") {
+  const auto sockets = packet_sockets().value();
+  const PartClient a(OwnedFile(::dup(sockets.first.get())), milliseconds(60'000), milliseconds(20));
+  const auto asked = a.ask(text, "text of m");
+  REQUIRE_FALSE(asked.ok());
+  CHECK(asked.error().code == ErrorCode::unavailable);
+  CHECK(asked.error().message == "who brings processes together says nothing within 20 ms");
+}
+
 TEST_CASE("whoever gives a part up without making it lets the next one make it") {
   Machine machine;
   const PartClient a = machine.client("host 'a'"), b = machine.client("host 'b'");
@@ -391,8 +437,12 @@ TEST_CASE("calls to the system that fail leave a process to itself") {
   Machine machine;
   const PartClient a = machine.client("host 'a'");
   for (const char* call : {"socketpair", "sendmsg"}) {
+    {
+      const test::FailingCall failing(call, EMFILE);
+      CHECK(a.ask(text, "text of m").error().code == ErrorCode::unavailable);
+    }
     const test::FailingCall failing(call, EMFILE);
-    CHECK(a.ask(text, "text of m").error().code == ErrorCode::unavailable);
+    CHECK(a.join("host 'b'").error().code == ErrorCode::unavailable);
   }
   {
     const test::FailingCall failing("socketpair", EMFILE);

@@ -43,7 +43,6 @@ struct NodeCommand {
   std::string name;
   bool quiet = false;
   std::vector<std::string> plugins;  // folders, for hosts of roles
-  std::int64_t weights = -1;         // the socket by which it shares them with others; or none
   WorkflowOptions workflow;
 };
 
@@ -125,14 +124,14 @@ class AnotherSignal {
 };
 
 /// What the launcher has left open for it. None: it has not, or it is something else.
-OwnedFile socket_of_launcher(std::int64_t number) {
+OwnedFile socket_of_launcher() {
   int type = 0;
   socklen_t size = sizeof type;
-  const int socket = static_cast<int>(number);
-  if (::getsockopt(socket, SOL_SOCKET, SO_TYPE, &type, &size) != 0 || type != SOCK_SEQPACKET)
+  if (::getsockopt(weights_socket, SOL_SOCKET, SO_TYPE, &type, &size) != 0 ||
+      type != SOCK_SEQPACKET)
     return OwnedFile();
-  ::fcntl(socket, F_SETFD, FD_CLOEXEC);
-  return OwnedFile(socket);
+  ::fcntl(weights_socket, F_SETFD, FD_CLOEXEC);
+  return OwnedFile(weights_socket);
 }
 
 /// Loaded, or everything that is wrong with it was said.
@@ -211,7 +210,7 @@ int serve(const Cluster& cluster, std::uint32_t number, const NodeCommand& optio
 int node(const NodeCommand& options, const Catalog& catalog) {
   name_for_failpoints(options.name);
   const EndSignals signals;
-  OwnedFile launcher = socket_of_launcher(options.weights);
+  OwnedFile launcher = socket_of_launcher();
   const std::optional<Cluster> cluster = load(options.cluster, options.workflow, catalog);
   if (!cluster) return 1;
   const auto& machines = cluster->spec().machines;
@@ -299,7 +298,6 @@ void add_node(Command app, const Catalog& catalog, Chosen& chosen) {
       .type_name("MACHINE")
       .required();
   command.add_flag("--quiet", options->quiet, "Say nothing about machines that come and go");
-  command.add_option("--weights-socket", options->weights, "For who starts machines").group("");
   command.callback([&catalog, &chosen, options, command] {
     options->plugins = command.option("--plugins").results();
     chosen = [&catalog, options] { return node(*options, catalog); };

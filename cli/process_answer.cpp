@@ -2,6 +2,8 @@
 
 #include <chrono>
 
+#include "cli/json_fields.h"
+
 namespace sluice::cli {
 
 namespace {
@@ -20,8 +22,10 @@ ProcessAnswer ask_process(const RunningProcess& process) {
     return answer;
   }
   answer.json = nlohmann::ordered_json::parse(*text, nullptr, false);
-  if (!answer.json.is_object())
-    answer.silent = "what it says cannot be read: it is of another version";
+  const nlohmann::ordered_json* const processes = member(answer.json, "processes");
+  const bool lists_processes = processes != nullptr && processes->is_array();
+  const bool whole = process.machine.empty() ? lists_processes : answer.json.is_object();
+  if (!whole) answer.silent = "what it says cannot be read: it is of another version";
   return answer;
 }
 

@@ -292,8 +292,7 @@ Json supervisor_of(const std::vector<RunningProcess>& running, const std::vector
     if (!is_up && (silent || processes == nullptr)) continue;
     Json up{{"by", is_up ? "`sluice up`" : "`sluice run`"}, {"pid", running[i].pid}};
     if (silent) up["silent"] = answers[i].silent;
-    const bool is_list = !silent && processes != nullptr && processes->is_array();
-    up["processes"] = is_list ? *processes : Json::array();
+    up["processes"] = !silent && processes->is_array() ? *processes : Json::array();
     // Those of a home stand in its own row.
     if (const Json* weights = is_up ? member(answers[i].json, "weights") : nullptr)
       up["weights"] = *weights;

@@ -28,7 +28,7 @@ constexpr std::chrono::seconds patience{5}, hurried_patience{1};
 
 /// Between fork and exec: only what is safe there.
 [[noreturn]] void become(char* const* arguments, bool quiet, pid_t parent, int death_signal,
-                         int kept) {
+                         int weights) {
   ::prctl(PR_SET_PDEATHSIG, death_signal);
   if (::getppid() != parent) ::_exit(1);  // it was gone before that held
   ::setpgid(0, 0);
@@ -38,7 +38,8 @@ constexpr std::chrono::seconds patience{5}, hurried_patience{1};
   const int nothing = ::open("/dev/null", O_RDWR);
   ::dup2(nothing, STDIN_FILENO);
   if (quiet) ::dup2(nothing, STDOUT_FILENO);
-  if (kept >= 0) ::fcntl(kept, F_SETFD, 0);
+  if (weights == weights_socket) ::fcntl(weights, F_SETFD, 0);
+  if (weights >= 0 && weights != weights_socket) ::dup2(weights, weights_socket);
   ::execv(arguments[0], arguments);
   ::_exit(127);
 }
@@ -91,7 +92,7 @@ bool Supervisor::use_other(Process& process) {
   return true;
 }
 
-OwnedFile Supervisor::weights_socket(const Machine& machine) const {
+OwnedFile Supervisor::socket_for(const Machine& machine) const {
   if (!machine.weights) return OwnedFile();
   Result<OwnedFile> socket = machine.weights();
   if (socket.ok()) return std::move(socket).value();
@@ -104,12 +105,9 @@ void Supervisor::start(Process& process) {
   if (use_other(process)) return;
   process.is_ours = true;
   ++process.starts;
-  const OwnedFile weights = weights_socket(process.machine);
-  std::vector<std::string> command = process.machine.command;
-  if (weights.get() >= 0)
-    command.insert(command.end(), {"--weights-socket", std::to_string(weights.get())});
+  const OwnedFile weights = socket_for(process.machine);
   std::vector<char*> arguments;
-  for (std::string& word : command) arguments.push_back(word.data());
+  for (std::string& word : process.machine.command) arguments.push_back(word.data());
   arguments.push_back(nullptr);
   const pid_t parent = ::getpid();
   process.respawn.started(steady_clock::now());

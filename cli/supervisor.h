@@ -30,8 +30,8 @@ class Supervisor {
     std::vector<std::string> command;
     std::string lock;            // whoever holds this file is the machine; empty: nobody is
     int death_signal = SIGTERM;  // what the kernel sends it when this process dies
-    /// A socket for each of its lives, by which it shares weights: it is told the number as
-    /// `--weights-socket`. Empty: it does not.
+    /// A socket for each of its lives, by which it shares weights; it has it as `weights_socket`.
+    /// Empty: it does not.
     std::function<Result<OwnedFile>()> weights = {};
   };
   struct Status {
@@ -68,7 +68,7 @@ class Supervisor {
 
   void watch();
   void start(Process& process);
-  OwnedFile weights_socket(const Machine& machine) const;
+  OwnedFile socket_for(const Machine& machine) const;
   /// True where another process is the machine already.
   bool use_other(Process& process);
   void died(Process& process);
@@ -89,6 +89,9 @@ class Supervisor {
   bool is_hurried_ = false;  // of the thread
   std::thread thread_;
 };
+
+/// Where a machine that was started so finds the socket by which it shares weights.
+inline constexpr int weights_socket = 3;
 
 /// This program's own file.
 std::string own_program();

@@ -278,17 +278,23 @@ def said_of_machines():
                          ("2", "paint", 102, {"ready": False, "registry": "joining", "registry_why": "not reached"})]
     yield "beginning and ending", [("0", "front", 100, {"ready": True, "ending": True}), ("1", "eyes", 101, {"ready": False}),
                                    ("2", "paint", 102, {"ready": 1})]
-    yield "up", [("up", "", 99, [process, {**process, "machine": "paint", "starts": 2, "ended": "ended with status 3"},
-                                 {**process, "machine": "front", "pid": 0, "starts": 7, "ended": "died by SIGKILL", "failing": 6},
-                                 {**process, "machine": "eyes", "other": True}]), ("1", "eyes", 101, ready)]
+    def up(*processes, **more):
+        return "up", "", 99, {"processes": processes, **more}
+    yield "up", [up(process, {**process, "machine": "paint", "starts": 2, "ended": "ended with status 3"},
+                    {**process, "machine": "front", "pid": 0, "starts": 7, "ended": "died by SIGKILL", "failing": 6},
+                    {**process, "machine": "eyes", "other": True}), ("1", "eyes", 101, ready)]
+    part = {"what": "text of m\x1b[31m", "bytes": 3 << 20, "maker": "", "holders": ["machine 'eyes'", "host 'x' of machine 'paint'"], "waiting": []}
+    made = {**part, "what": "vision of m", "bytes": 0, "maker": "machine 'eyes'", "holders": [], "waiting": ["machine 'paint'"]}
+    yield "weights of up", [up(process, weights=[part, made]), ("1", "eyes", 101, ready)]
+    yield "weights of a home", [("0", "front", 100, front(plain, processes=[process], weights=[made, 1, {"what": 2, "bytes": -1, "holders": [1], "waiting": 3}]))]
     yield "run", [("0", "front", 100, front(plain, processes=[process]))]
-    yield "up beside run", [("0", "front", 100, front(plain, processes=[process])), ("up", "", 99, [])]
+    yield "up beside run", [("0", "front", 100, front(plain, processes=[process])), up()]
     yield "others", [("1", "eyes", 101, ready), ("2", "a longer name", 102, {"ready": False, "calls": 1}), ("3", "eyes", 103, ready),
                      ("4", "paint", 104, {"ending": True})]
     yield "of another version", [("0", "front", 100, []), ("1", "eyes", 101, 7), ("up", "", 99, {})]
     yield "of other types", [("0", "front", 100, front([1, {"name": 1}, member("eyes", state=1), member("paint", state="there", incarnation="x", since_ms="x",
                                                                                                         heard_ms="x", owed_bytes=-1, lent={"in_place": -1})],
-                                                       calls="x", processes=7)), ("up", "", 99, [1, {}, {**process, "pid": 2**40, "starts": -1}])]
+                                                       calls="x", processes=7)), up(1, {}, {**process, "pid": 2**40, "starts": -1}, weights=7)]
     yield "a list of another type", [("0", "front", 100, front({"eyes": member("eyes", state="there")}))]
     pool = {"name": "kv", "age_ms": 0, "model": "models/one", "layout": "2 layers, keys and values of 8 in f32", "page_tokens": 16, "page_bytes": 4096,
             "pages": 64, "free": 12, "cached": 40, "used": 12, "shared": 3, "published": 50, "prompts": 2, "prompt_tokens": 200, "from_memory": 100,
@@ -334,7 +340,7 @@ def statuses(folder, sluice):
         fake = Fake(where)
     for words in ("", "100", "100 front", "100front\n", "1x front\n", " front\n", "100 \n"):  # what stands in a lock is cut off, or no holder's
         fake.add("0", words, b'{"ready": true}')
-        fake.add("up", "99 \n", b"[]")
+        fake.add("up", "99 \n", b'{"processes": []}')
         yield ["status", "--cluster", path]
         fake.end()
         fake = Fake(where)

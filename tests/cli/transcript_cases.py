@@ -286,7 +286,7 @@ def said_of_machines():
     part = {"what": "text of m\x1b[31m", "bytes": 3 << 20, "maker": "", "holders": ["machine 'eyes'", "host 'x' of machine 'paint'"], "waiting": []}
     made = {**part, "what": "vision of m", "bytes": 0, "maker": "machine 'eyes'", "holders": [], "waiting": ["machine 'paint'"]}
     yield "weights of up", [up(process, weights=[part, made]), ("1", "eyes", 101, ready)]
-    yield "weights of a home", [("0", "front", 100, front(plain, processes=[process], weights=[made, 1, {"what": 2, "bytes": -1, "holders": [1], "waiting": 3}]))]
+    yield "weights of a home", [("0", "front", 100, front(plain, processes=[process], weights=[made, {"what": 2, "bytes": -1, "maker": "x", "holders": [1], "waiting": 3}]))]
     yield "run", [("0", "front", 100, front(plain, processes=[process]))]
     yield "up beside run", [("0", "front", 100, front(plain, processes=[process])), up()]
     yield "others", [("1", "eyes", 101, ready), ("2", "a longer name", 102, {"ready": False, "calls": 1}), ("3", "eyes", 103, ready),

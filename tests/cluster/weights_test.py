@@ -13,8 +13,8 @@ import signal
 import subprocess
 import tempfile
 
-from cluster_test import (ROOT, SLUICE, Home, Up, check, children, failures, is_there, no_more_descriptors, run_and_clean,
-                          same_bytes, started, stat_of, until)
+from cluster_test import (ROOT, SLUICE, Home, Up, check, children, failures, is_there, no_more_descriptors,
+                          run_and_clean, same_bytes, started, stat_of, until)
 
 QWEN = [f"--set={where}.model={ROOT}/tests/golden/conversation_qwen" for where in ("roles.llm", "global_params.kv")]
 
@@ -116,7 +116,7 @@ def stands_still(up: Up, home: Home):
 
 
 def killed_makers(folder: str):
-    """Who makes a part stands still, and the others wait, as `status` says by name; it is killed, and the next makes it."""
+    """Who makes a part stands still, and others wait, as `status` says by name; it is killed, and the next makes it."""
     cluster = write(folder, "makers", "chat", {"front": "home: true, roles: [ parser ]",
                                                **{name: "roles: [ llm ]" for name in "abc"}})
     fail = os.path.join(folder, "fail")
@@ -144,7 +144,7 @@ def killed_makers(folder: str):
         makers.append(until(waits, 20, "one makes the part and two wait"))
         os.kill(pid_of(status(cluster), makers[-1]), signal.SIGCONT if last else signal.SIGKILL)
     check(sorted(makers) == names, f"each had its turn: {makers}")
-    until(lambda: [one["process"] for one in status(cluster)["machines"]] == ["none"] + 3 * ["ready"], 20, "all are ready")
+    until(lambda: [one["process"] for one in status(cluster)["machines"]] == ["none"] + 3 * ["ready"], 20, "all ready")
     seen = once(process.pid, cluster, set(names))
     check(len(set(map(frozenset, seen.values()))) == 1, f"all have the same: {seen}")
     process.send_signal(signal.SIGTERM)
@@ -171,7 +171,8 @@ def nobody_pays(folder: str):
 def by_run(folder: str):
     """`run` starts the machines: it takes part itself, and its hosts. The same bytes as in one process."""
     cluster = write(folder, "by_run", "image_chat", {
-        "front": "home: true, roles: [ parser, vit, vae ], hosts: { eye: [ vit ] }", "talk": "roles: [ llm, diffusion ]"})
+        "front": "home: true, roles: [ parser, vit, vae ], hosts: { eye: [ vit ] }",
+        "talk": "roles: [ llm, diffusion ]"})
     same_bytes(folder, cluster)
     home = Home(cluster, folder)
     until(lambda: (home.call(0, 20) or {}).get("ok"), 20, "the first call")

@@ -7,6 +7,14 @@ namespace sluice {
 
 using namespace attached;
 
+namespace {
+
+Error too_many() {
+  return {ErrorCode::exhausted, "too many histories are offered to other processes at once"};
+}
+
+}  // namespace
+
 AttachedSequence::~AttachedSequence() {
   if (client_ != nullptr) client_->release(*this);
 }
@@ -41,7 +49,20 @@ Result<Expected> PageClient::ask(Request request) {
   Result<Answer> answer = ask_any(std::move(request));
   if (!answer.ok()) return answer.error();
   if (auto* expected = std::get_if<Expected>(&answer->replies.front())) return std::move(*expected);
+  return misplaced();
+}
+
+Error PageClient::misplaced() {
   return fails({ErrorCode::corrupt, "the pool's process gave a reply to another question"});
+}
+
+/// What can be, or not.
+Result<bool> PageClient::ask_whether(Request request) {
+  const Result<Answer> answer = ask_any(std::move(request));
+  if (!answer.ok()) return answer.error();
+  if (std::holds_alternative<Nothing>(answer->replies.front())) return true;
+  if (std::holds_alternative<Exhausted>(answer->replies.front())) return false;
+  return misplaced();
 }
 
 void PageClient::tell(Request request) {
@@ -77,6 +98,21 @@ Result<AttachedSequence> PageClient::adopt(Pages pages) {
   made.pages_ = std::move(pages.pages);
   made.rows_ = pages.rows;
   made.published_ = pages.published;
+  return made;
+}
+
+Result<AttachedSequence> PageClient::adopt(Given given) {
+  Pages& all = given.sequence;
+  const std::size_t written = pages_for(all.rows);
+  if (all.pages.size() < written || given.shared > all.pages.size() || all.published > given.shared)
+    return fails({ErrorCode::corrupt, "the pool's process gave a sequence that cannot be"});
+  const std::vector<Page> pages = all.pages;
+  all.pages.resize(written);
+  Result<AttachedSequence> made = adopt(std::move(all));
+  if (!made.ok()) return made;
+  made->pages_ = pages;
+  made->is_mine_.assign(pages.size(), 1);
+  share(*made, given.shared);
   return made;
 }
 
@@ -269,25 +305,52 @@ void PageClient::release(AttachedSequence& sequence) {
 Result<void> PageClient::offer(const AttachedSequence& sequence, OfferToken token) {
   SLUICE_CHECK(sequence.client_ == this);
   share(sequence, pages_for(sequence.rows_));
-  const Result<Answer> answer = ask_any(Offer{sequence.number_, sequence.rows_, token});
+  const Result<bool> done = ask_whether(Offer{sequence.number_, sequence.rows_, token});
+  if (!done.ok()) return done.error();
+  if (!*done) return too_many();
+  return {};
+}
+
+Result<void> PageClient::give(AttachedSequence& sequence, OfferToken token, Text text) {
+  SLUICE_CHECK(sequence.client_ == this);
+  if (text.size() > text_most) return too_many();
+  const Result<bool> done =
+      ask_whether(Give{sequence.number_, sequence.rows_, token, std::move(text)});
+  if (!done.ok()) return done.error();
+  if (!*done) return too_many();
+  sequence.client_ = nullptr;  // it is released nowhere
+  sequence = AttachedSequence();
+  return {};
+}
+
+Result<bool> PageClient::say(OfferToken token, Text text) {
+  SLUICE_CHECK(text.size() <= text_most);
+  return ask_whether(Say{token, std::move(text)});
+}
+
+Result<std::optional<Text>> PageClient::hear(OfferToken token) {
+  Result<Answer> answer = ask_any(Hear{token});
   if (!answer.ok()) return answer.error();
-  if (std::holds_alternative<Nothing>(answer->replies.front())) return {};
-  if (std::holds_alternative<Exhausted>(answer->replies.front()))
-    return Error{ErrorCode::exhausted, "too many histories are offered to other processes at once"};
-  return fails({ErrorCode::corrupt, "the pool's process gave a reply to another question"});
+  Reply& reply = answer->replies.front();
+  if (std::holds_alternative<Nothing>(reply)) return std::optional<Text>();
+  auto* const heard = std::get_if<Heard>(&reply);
+  if (heard == nullptr) return misplaced();
+  return std::optional<Text>(std::move(heard->text));
 }
 
 void PageClient::withdraw(OfferToken token) { tell(Withdraw{token}); }
 
-Result<std::optional<AttachedSequence>> PageClient::accept(OfferToken token) {
+Result<std::optional<AttachedSequence>> PageClient::accept(OfferToken token, Text* text) {
   Result<Answer> answer = ask_any(Accept{token, next_});
   if (!answer.ok()) return answer.error();
   Reply& reply = answer->replies.front();
   if (std::holds_alternative<Nothing>(reply)) return std::optional<AttachedSequence>();
   auto* const pages = std::get_if<Pages>(&reply);
-  if (pages == nullptr)
-    return fails({ErrorCode::corrupt, "the pool's process gave a reply to another question"});
-  Result<AttachedSequence> made = adopt(std::move(*pages));
+  auto* const given = std::get_if<Given>(&reply);
+  if (pages == nullptr && given == nullptr) return misplaced();
+  if (given != nullptr && text != nullptr) *text = std::move(given->text);
+  Result<AttachedSequence> made =
+      given != nullptr ? adopt(std::move(*given)) : adopt(std::move(*pages));
   if (!made.ok()) return made.error();
   return std::optional<AttachedSequence>(std::move(made).value());
 }

@@ -108,8 +108,19 @@ class PageClient {
   /// Errors: exhausted (there are as many offers of this client as there can be).
   Result<void> offer(const AttachedSequence& sequence, attached::OfferToken token);
   void withdraw(attached::OfferToken token);
-  /// None: there is no such offer, or no more.
-  Result<std::optional<AttachedSequence>> accept(attached::OfferToken token);
+  /// None: there is no such offer, or no more. `text`: gets what was given with it; null: nobody
+  /// wants it.
+  Result<std::optional<AttachedSequence>> accept(attached::OfferToken token,
+                                                 attached::Text* text = nullptr);
+  /// The sequence itself, for the first process that accepts the token, and a text for that. It is
+  /// closed then. Errors: exhausted, as `offer`'s, also of texts; it is here still.
+  Result<void> give(AttachedSequence& sequence, attached::OfferToken token, attached::Text text);
+  /// To whoever gave what is accepted under the token, or may be: no more than once. False: nobody
+  /// waits for it. Requires: no more than `attached::text_most`.
+  Result<bool> say(attached::OfferToken token, attached::Text text);
+  /// What was said of what was given here, once: empty where who accepted it has gone. None: as
+  /// yet nothing.
+  Result<std::optional<attached::Text>> hear(attached::OfferToken token);
 
   /// Tells what was done here since. Before it waits for anything else, whoever has a client sees
   /// to it that pages which are free are not kept from others.
@@ -130,6 +141,7 @@ class PageClient {
   template <typename Expected>
   Result<Expected> ask(attached::Request request);
   Result<attached::Answer> ask_any(attached::Request request);
+  Result<bool> ask_whether(attached::Request request);
   void tell(attached::Request request);
   Error fails(Error error);
   Error exhausted(std::uint32_t rows) const;
@@ -137,6 +149,8 @@ class PageClient {
                                std::vector<CopyPage>& copies);
   AttachedSequence make();
   Result<AttachedSequence> adopt(attached::Pages pages);
+  Result<AttachedSequence> adopt(attached::Given given);
+  Error misplaced();
   std::uint32_t pages_for(std::uint32_t rows) const {
     return rows / rows_per_page_ + (rows % rows_per_page_ != 0 ? 1 : 0);
   }

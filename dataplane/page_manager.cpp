@@ -42,11 +42,19 @@ Result<void> PageManager::attach(PageClientId client) {
   if (clients_.size() >= clients_most)
     return Error{ErrorCode::exhausted, "the pool of pages has " + std::to_string(clients_most) +
                                            " processes attached, which is the most"};
-  SLUICE_CHECK(clients_.try_emplace(client).second, "a client has a number of its own");
+  const auto [it, is_new] = clients_.try_emplace(client);
+  SLUICE_CHECK(is_new, "a client has a number of its own");
+  it->second.id = client;
   return {};
 }
 
-void PageManager::detach(PageClientId client) { clients_.erase(client); }
+void PageManager::detach(PageClientId client) {
+  if (clients_.erase(client) == 0) return;
+  for (auto& [id, other] : clients_)
+    for (auto& [token, offered] : other.offers)
+      if (offered.state == Offered::State::accepted && offered.with == client)
+        offered.state = Offered::State::done;
+}
 
 Result<Answer> PageManager::handle(PageClientId client, std::span<const Request> batch) {
   const auto it = clients_.find(client);
@@ -81,7 +89,7 @@ PageManager::Held PageManager::held(PageClientId client) const {
       }
   };
   for (const auto& [number, sequence] : one.sequences) count(sequence);
-  for (const auto& [token, sequence] : one.offers) count(sequence);
+  for (const auto& [token, offered] : one.offers) count(offered.sequence);
   for (const Sequence& sequence : one.copied_from) count(sequence);
   count(one.lease);
   return held;
@@ -307,7 +315,7 @@ Result<Reply> PageManager::handle(Client& client, const Offer& offer) {
   if (client.offers.size() >= offers_most) return Reply(Exhausted{});
   const auto [it, is_new] = client.offers.try_emplace(offer.token);
   if (!is_new) return wrong("it offers two sequences under one number");
-  it->second = table_.fork(**found);
+  it->second.sequence = table_.fork(**found);
   return Reply(Nothing{});
 }
 
@@ -322,10 +330,75 @@ Result<Reply> PageManager::handle(Client& client, const Accept& accept) {
     if (it == other.offers.end()) continue;
     const Result<Sequence*> made = make(client, accept.sequence);
     if (!made.ok()) return made.error();
-    **made = table_.fork(it->second);
-    return Reply(pages_of(**made));
+    if (it->second.state == Offered::State::given)
+      return Reply(accept_given(client, it->second, **made));
+    if (it->second.state == Offered::State::shared) {
+      **made = table_.fork(it->second.sequence);
+      return Reply(pages_of(**made));
+    }
+    client.sequences.erase(accept.sequence);
+    break;
   }
   return Reply(Nothing{});
+}
+
+Given PageManager::accept_given(Client& client, Offered& offered, Sequence& made) {
+  made = std::move(offered.sequence);
+  offered.state = Offered::State::accepted;
+  offered.with = client.id;
+  const std::span<const Page> pages = made.pages();
+  std::size_t shared = pages.size();
+  const auto is_its = [&](Page page) {
+    return table_.references(page) == 1 && !table_.is_published(page);
+  };
+  while (shared > 0 && is_its(pages[shared - 1])) --shared;
+  return {pages_of(made), static_cast<std::uint32_t>(shared), std::exchange(offered.text, {})};
+}
+
+bool PageManager::has_room(const Client& client, const Text& text) {
+  std::size_t bytes = text.size();
+  for (const auto& [token, offered] : client.offers) bytes += offered.text.size();
+  return bytes <= texts_most;
+}
+
+Result<Reply> PageManager::handle(Client& client, const Give& give) {
+  const Result<Sequence*> found = find(client, give.sequence);
+  if (!found.ok()) return found.error();
+  if (const Result<void> can = wrote(**found, give.written); !can.ok()) return can.error();
+  if (client.offers.size() >= offers_most || !has_room(client, give.text))
+    return Reply(Exhausted{});
+  const auto [it, is_new] = client.offers.try_emplace(give.token);
+  if (!is_new) return wrong("it offers two sequences under one number");
+  it->second.state = Offered::State::given;
+  it->second.sequence = std::move(**found);
+  it->second.text = give.text;
+  client.sequences.erase(give.sequence);
+  return Reply(Nothing{});
+}
+
+Result<Reply> PageManager::handle(Client&, const Say& say) {
+  for (auto& [id, other] : clients_) {
+    const auto it = other.offers.find(say.token);
+    if (it == other.offers.end()) continue;
+    Offered& offered = it->second;
+    const bool waits =
+        offered.state == Offered::State::given || offered.state == Offered::State::accepted;
+    if (!waits || !has_room(other, say.text)) break;
+    offered.sequence = Sequence();
+    offered.text = say.text;
+    offered.state = Offered::State::done;
+    return Reply(Nothing{});
+  }
+  return Reply(Exhausted{});
+}
+
+Result<Reply> PageManager::handle(Client& client, const Hear& hear) {
+  const auto it = client.offers.find(hear.token);
+  if (it == client.offers.end() || it->second.state != Offered::State::done)
+    return Reply(Nothing{});
+  Heard heard{std::move(it->second.text)};
+  client.offers.erase(it);
+  return Reply(std::move(heard));
 }
 
 }  // namespace sluice

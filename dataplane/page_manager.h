@@ -32,6 +32,7 @@ class PageManager final : private PageWatcher {
   static constexpr std::size_t clients_most = 256;
   static constexpr std::size_t sequences_most = 16'384;
   static constexpr std::size_t offers_most = sequences_most;
+  static constexpr std::size_t texts_most = 64 << 20;  // bytes with one client's offers
 
   /// It watches the table, and tells `next` (null: nobody) all that it hears.
   PageManager(PageTable& table, std::uint32_t rows_per_page, PageWatcher* next = nullptr);
@@ -42,7 +43,7 @@ class PageManager final : private PageWatcher {
   /// Requires: a new number.
   Result<void> attach(PageClientId client);
   /// It is gone: its sequences, reserved pages and offers are given back, what it published stays
-  /// as cache. A client that there is not: nothing happens.
+  /// as cache; who has given it something hears that. A client that there is not: nothing happens.
   void detach(PageClientId client);
   /// What a client asks, in its order. On an error it is detached, and its later requests have
   /// the same end.
@@ -58,9 +59,16 @@ class PageManager final : private PageWatcher {
   std::vector<PageClientId> clients() const;
 
  private:
+  struct Offered {
+    enum class State : std::uint8_t { shared, given, accepted, done } state = State::shared;
+    Sequence sequence;    // until it is accepted, where it is given
+    attached::Text text;  // for who accepts it; once that is done, for who gave it
+    PageClientId with = 0;
+  };
   struct Client {
+    PageClientId id = 0;
     std::map<attached::SequenceNumber, Sequence> sequences;
-    std::map<attached::OfferToken, Sequence> offers;
+    std::map<attached::OfferToken, Offered> offers;
     Sequence lease;                     // without rows
     std::vector<Sequence> copied_from;  // what it may be reading still
   };
@@ -81,6 +89,8 @@ class PageManager final : private PageWatcher {
   /// Whether the table may be asked to publish the sequence's next page under it.
   Result<void> check_key(const Sequence& sequence, const PageKey& key) const;
   attached::Pages pages_of(const Sequence& sequence) const;
+  static bool has_room(const Client& client, const attached::Text& text);
+  attached::Given accept_given(Client& client, Offered& offered, Sequence& made);
 
   Result<attached::Reply> handle(Client& client, const attached::Ask& ask);
   Result<attached::Reply> handle(Client& client, const attached::Open& open);
@@ -94,6 +104,9 @@ class PageManager final : private PageWatcher {
   Result<attached::Reply> handle(Client& client, const attached::Offer& offer);
   Result<attached::Reply> handle(Client& client, const attached::Withdraw& withdraw);
   Result<attached::Reply> handle(Client& client, const attached::Accept& accept);
+  Result<attached::Reply> handle(Client& client, const attached::Give& give);
+  Result<attached::Reply> handle(Client& client, const attached::Say& say);
+  Result<attached::Reply> handle(Client& client, const attached::Hear& hear);
 
   PageTable& table_;
   const std::uint32_t rows_per_page_;

@@ -87,6 +87,10 @@ void put(const std::vector<Page>& pages, Writer& out) {
   put(static_cast<std::uint32_t>(pages.size()), out);
   for (const Page page : pages) put(page, out);
 }
+void put(const Text& text, Writer& out) {
+  put(static_cast<std::uint32_t>(text.size()), out);
+  for (const std::byte byte : text) out.number<1>(std::to_integer<std::uint64_t>(byte));
+}
 void put(const std::vector<CopyPage>& copies, Writer& out) {
   put(static_cast<std::uint32_t>(copies.size()), out);
   for (const CopyPage& copy : copies) {
@@ -117,13 +121,24 @@ void read(Reader& reader, std::vector<CopyPage>& copies) {
   for (CopyPage& copy : copies) copy = {reader.u32(), reader.u32(), reader.u32()};
 }
 
+void read(Reader& reader, Text& text) {
+  text.resize(reader.count(text_most, 1));
+  for (std::byte& byte : text) byte = static_cast<std::byte>(reader.number(1));
+}
+
 /// All of a message's parts, in the order in which they travel: for writing and for reading.
 template <typename Message, typename Do>
 void parts(Message& message, const Do& each) {
   using Kind = std::remove_const_t<Message>;
-  if constexpr (requires { message.sequence; }) each(message.sequence);
+  if constexpr (std::is_same_v<Kind, Given>)
+    parts(message.sequence, each);
+  else if constexpr (requires { message.sequence; })
+    each(message.sequence);
   if constexpr (requires { message.written; }) each(message.written);
-  if constexpr (std::is_same_v<Kind, Reserve>) {
+  if constexpr (std::is_same_v<Kind, Given>) {
+    each(message.shared);
+    each(message.text);
+  } else if constexpr (std::is_same_v<Kind, Reserve>) {
     each(message.rows);
     each(message.leased);
   } else if constexpr (std::is_same_v<Kind, Lease>) {
@@ -140,6 +155,9 @@ void parts(Message& message, const Do& each) {
     each(message.to);
   } else if constexpr (requires { message.token; }) {
     each(message.token);
+    if constexpr (requires { message.text; }) each(message.text);
+  } else if constexpr (std::is_same_v<Kind, Heard>) {
+    each(message.text);
   } else if constexpr (std::is_same_v<Kind, Ask>) {
     each(message.rows);
     each(message.keys);

@@ -23,11 +23,14 @@ inline constexpr std::size_t requests_most = 4096;     // in a batch
 inline constexpr std::size_t keys_most = 65'536;       // in a request
 inline constexpr std::size_t pages_most = 1 << 20;     // in a reply
 inline constexpr std::size_t message_most = 16 << 20;  // bytes of a batch or an answer
+inline constexpr std::size_t text_most = 1 << 20;      // bytes of what is said with a history
 
 /// A client's name for one of its sequences. Never used again.
 using SequenceNumber = std::uint64_t;
 /// Whoever has it may take what was offered under it, so nobody can guess it.
 using OfferToken = std::uint64_t;
+/// Between clients: the table's process reads none of it.
+using Text = std::vector<std::byte>;
 
 /// What a history of `rows` would take. Reply: `Admission`.
 struct Ask {
@@ -93,14 +96,33 @@ struct Offer {
 struct Withdraw {
   OfferToken token = 0;
 };
-/// A new sequence: a fork of what was offered. Reply: `Pages`; `Nothing`: there is no such offer,
-/// and no such sequence.
+/// A new sequence: a fork of what was offered (reply: `Pages`), or what was given (`Given`), which
+/// nobody else accepts then. `Nothing`: neither is there, and no such sequence.
 struct Accept {
   OfferToken token = 0;
   SequenceNumber sequence = 0;
 };
+/// An offer of the sequence itself, with what is reserved behind its rows, for one other client:
+/// this one has it no more. Reply: as `Offer`'s; `Exhausted`: it is this client's still.
+struct Give {
+  SequenceNumber sequence = 0;
+  std::uint32_t written = 0;
+  OfferToken token = 0;
+  Text text;  // for who accepts it
+};
+/// To whoever has given it: the client is done with it, accepted or not. Reply: `Nothing`: that can
+/// be heard now; `Exhausted`: nobody waits for it, or too much is not heard yet.
+struct Say {
+  OfferToken token = 0;
+  Text text;
+};
+/// Of what the client gave. Reply: `Heard`, without a text where who accepted it has gone, and it
+/// is withdrawn then; `Nothing`: nothing was said yet.
+struct Hear {
+  OfferToken token = 0;
+};
 using Request = std::variant<Ask, Open, Lease, Take, Reserve, Publish, Truncate, Fork, Release,
-                             Offer, Withdraw, Accept>;
+                             Offer, Withdraw, Accept, Give, Say, Hear>;
 
 struct Nothing {};
 struct Pages {
@@ -114,9 +136,19 @@ struct Room {
   std::vector<Page> pages;
   std::vector<CopyPage> copies;
 };
-/// There are too few pages, and nothing has changed.
+/// There are too few pages, or too many of something else, and nothing has changed.
 struct Exhausted {};
-using Reply = std::variant<Nothing, Admission, Pages, Room, Exhausted>;
+/// A sequence with the pages that are reserved behind its rows. Nobody else has those from the
+/// one numbered `shared` on, or may find them.
+struct Given {
+  Pages sequence;
+  std::uint32_t shared = 0;
+  Text text;
+};
+struct Heard {
+  Text text;
+};
+using Reply = std::variant<Nothing, Admission, Pages, Room, Exhausted, Given, Heard>;
 
 struct Answer {
   std::vector<Reply> replies;

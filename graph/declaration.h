@@ -54,6 +54,9 @@ struct InterfaceDeclaration {
   /// Empty: every frame holds all outputs.
   std::vector<std::vector<std::string>> frames;
   std::uint32_t yields_max = 0;  // most frames of one activation; 0: no bound
+  /// Of a role that keeps session state: it goes on with what another activation of the call has
+  /// brought, and keeps nothing itself.
+  bool keeps_nothing = false;
 };
 
 enum class OptionType : std::uint8_t { whole, real, text };

@@ -54,15 +54,14 @@ Result<void> check_shared_kv(const std::string& path) {
                           " cannot be pulled by other machines");
 }
 
-/// What a role says of pages to another one, which may be in another process, is said of a drawing.
+/// Whether roles over them can be in several processes.
 Result<void> check_kv_of_processes(const std::string& path) {
   const Result<ModelKind> kind = kind_of_model(path);
   if (!kind.ok()) return kind.error();
-  if (*kind == ModelKind::drawing) return {};
-  return invalid_argument(
-      "the pages of a model that " +
-      std::string(*kind == ModelKind::policy ? "acts" : "does not both answer and draw") +
-      " are used by roles of one process");
+  if (*kind == ModelKind::drawing || *kind == ModelKind::chat) return {};
+  return invalid_argument("the pages of a model that " +
+                          std::string(*kind == ModelKind::policy ? "acts" : "does not answer") +
+                          " are used by roles of one process");
 }
 
 Result<std::unique_ptr<SharedParam>> share_kv(const GlobalParamMaking& making) {

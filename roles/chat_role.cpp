@@ -66,6 +66,9 @@ class ChatRole final : public SteppedRole {
   Result<void> answer_prompt(Turn turn, GenerationOptions options, SharedEngine::Turn& mine);
   Result<void> go_on_from_elsewhere(Activation& activation, HandedPrefix prefix,
                                     SharedEngine::Turn& mine);
+  Result<void> go_on_given(Activation& activation, HandedPrefix prefix, SharedEngine::Turn& mine);
+  Result<void> give(const Turn& turn, HandedAnswer handed, HandedPrefix prefix,
+                    Generation generation, SharedEngine::Turn& mine);
   void tell(Turn& turn, const Generation& done, Result<void> outcome,
             std::vector<StepOutcome>& ended);
   void finish_telling(std::vector<StepOutcome>& ended);
@@ -165,6 +168,8 @@ Result<void> ChatRole::go_on(Activation& activation, SharedEngine::Turn& mine) {
   Result<HandedPrefix> prefix =
       read_prefix(*activation.input("prefix"), engine_.model.model().text().shape().vocabulary);
   if (!prefix.ok()) return prefix.error();
+  if (sessions_.is_among_processes())
+    return go_on_given(activation, std::move(prefix).value(), mine);
   if (prefix->from.has_value() &&
       (sessions_.peers() == nullptr || *prefix->from != sessions_.peers()->self()))
     return go_on_from_elsewhere(activation, std::move(prefix).value(), mine);
@@ -245,6 +250,35 @@ Result<void> ChatRole::go_on_from_elsewhere(Activation& activation, HandedPrefix
   return begun;
 }
 
+/// In the pages themselves, which any process of this machine may have been given; where they were
+/// given up, or who read the prompt has died, from its beginning.
+Result<void> ChatRole::go_on_given(Activation& activation, HandedPrefix prefix,
+                                   SharedEngine::Turn& mine) {
+  attached::Text begun;
+  Result<std::optional<KvSequence>> taken = sessions_.pages().accept(prefix.number, &begun);
+  if (!taken.ok()) return taken.error();
+  Turn turn{.activation = &activation, .prompt = prefix.prompt, .role = name_};
+  GenerationOptions options = prefix.options;
+  turn.from = std::move(prefix);
+  if (!taken->has_value() && turn.from->has_pictures)
+    return Error{ErrorCode::stale,
+                 "its prompt shows a picture, and was read too long ago or by a process that has "
+                 "died since: ask again"};
+  if (!taken->has_value()) return answer_prompt(std::move(turn), std::move(options), mine);
+  std::optional<Generation> generation =
+      decode_begun(begun, turn.prompt, engine_.model.model().text().shape().vocabulary);
+  if (!generation.has_value() || (*taken)->tokens() != turn.prompt.size())
+    return Error{ErrorCode::corrupt, "another process gave an answer that cannot be"};
+  generation->sequence = std::move(**taken);
+  turn.reads = false;
+  turn.task = std::make_unique<GenerationTask>(*std::move(generation), &engine_.model.tokenizer());
+  if (turn.task->done())
+    turns_.push_back(std::move(turn));
+  else
+    add(std::move(turn), mine);
+  return {};
+}
+
 /// The conversation's machine, before the activation can end: the session's next call finds there
 /// what was said.
 void ChatRole::tell(Turn& turn, const Generation& done, Result<void> outcome,
@@ -259,6 +293,16 @@ void ChatRole::tell(Turn& turn, const Generation& done, Result<void> outcome,
   if (bytes.size() > pages::note_bytes_most) {
     said = {said.number, said.session, false, {}, {}};
     bytes = encode_said(said);
+  }
+  if (sessions_.is_among_processes()) {
+    const Result<bool> heard = sessions_.pages().say(said.number, std::move(bytes));
+    if (outcome.ok() && !(heard.ok() && *heard))
+      turn.activation->warn(
+          "the process that has the conversation did not hear what was said: the next turn does "
+          "not know of this one");
+    ended.push_back({turn.activation, std::move(outcome)});
+    turn.activation = nullptr;
+    return;
   }
   if (outcome.ok())
     sessions_.histories().said_for(session, turn.from->history, {"assistant", done.text, {}});
@@ -284,9 +328,13 @@ void ChatRole::drop_handed(const Activation& activation, SharedEngine::Turn& min
   const Result<HandedPrefix> prefix =
       read_prefix(*activation.input("prefix"), engine_.model.model().text().shape().vocabulary);
   if (!prefix.ok()) return;
+  const SaidAnswer nothing{prefix->number, std::string(activation.session()), false, {}, {}};
+  if (sessions_.is_among_processes()) {
+    (void)sessions_.pages().say(prefix->number, encode_said(nothing));
+    return;
+  }
   if (prefix->from.has_value() && sessions_.peers() != nullptr &&
       *prefix->from != sessions_.peers()->self()) {
-    const SaidAnswer nothing{prefix->number, std::string(activation.session()), false, {}, {}};
     (void)sessions_.peers()->tell(*prefix->from, encode_said(nothing));
     return;
   }
@@ -331,10 +379,29 @@ Result<void> ChatRole::hand_over(Turn& turn, Generation generation, SharedEngine
     // It may be answered elsewhere, where pages are taken; here they may be given up for others.
     mine.engine().remove(turn.id);
     handed.state = HandedAnswer::InPages{std::move(generation)};
+  } else if (sessions_.is_among_processes()) {
+    prefix.has_pictures = !generation.origin.pictures.empty();
+    prefix.prompt = turn.prompt;
+    prefix.options = handed.options;
+    handed.state = HandedAnswer::Given{0, turn.id, generation.origin};
+    return give(turn, std::move(handed), std::move(prefix), std::move(generation), mine);
   } else {
     handed.state = HandedAnswer::InEngine{turn.id, std::move(generation)};
   }
   prefix.number = sessions_.hand_over(*session, std::move(handed));
+  emissions_.add(*turn.activation, "prefix", prefix_frame(prefix));
+  return {};
+}
+
+Result<void> ChatRole::give(const Turn& turn, HandedAnswer handed, HandedPrefix prefix,
+                            Generation generation, SharedEngine::Turn& mine) {
+  ChatSession& session = *sessions_.find(handed.session, handed.role);
+  prefix.number = sessions_.hand_over(session, std::move(handed));
+  if (Result<void> given = sessions_.give(prefix.number, std::move(generation), mine.engine());
+      !given.ok()) {
+    sessions_.drop_handed(session, mine.engine());
+    return given;
+  }
   emissions_.add(*turn.activation, "prefix", prefix_frame(prefix));
   return {};
 }
@@ -374,7 +441,7 @@ void ChatRole::finish(Turn& turn, SharedEngine::Turn& mine, std::vector<StepOutc
   ChatSession* session = sessions_.find(turn.activation->session(), turn.role);
   if (session != nullptr && session->id == turn.session) {  // else it ended meanwhile
     session->answering = false;
-    session->sequence = std::move(done.sequence);
+    if (!sessions_.is_among_processes()) session->sequence = std::move(done.sequence);
     session->origin = std::move(done.origin);
     session->tokens = std::move(turn.prompt);
     session->tokens.insert(session->tokens.end(), done.tokens.begin(), done.tokens.end());
@@ -429,6 +496,8 @@ bool ChatRole::waits(std::size_t at, SharedEngine::Turn& mine) {
   ChatSession& session = session_of(*piece.activation);
   // The call before has ended, and nobody has gone on with its answer.
   if (session.handed != 0 && session.call != piece.activation->call())
+    sessions_.hear_of(session.handed, mine.engine());
+  if (session.handed != 0 && session.call != piece.activation->call())
     sessions_.drop_handed(session, mine.engine());
   if (!session.answering) sessions_.go_on_as_settled(session, piece.activation->session(), name_);
   const auto same = [&](const Piece& other) {
@@ -452,7 +521,7 @@ void ChatRole::step(std::vector<StepOutcome>& ended) {
   look_at_one(waiting_, engine_.model);
   {
     SharedEngine::Turn mine(engine_.shared);
-    sessions_.hear();
+    sessions_.hear(mine.engine());
     sessions_.drop_late(mine.engine());
     advance(mine, ended);
     take_encoded(waiting_, engine_.model, mine);

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <limits>
 
 #include "roles/kv_pages.h"
 #include "roles/saved_message.h"
@@ -13,6 +14,7 @@ namespace sluice {
 const RowsOrigin& HandedAnswer::origin() const {
   if (const auto* held = std::get_if<InEngine>(&state)) return held->generation.origin;
   if (const auto* held = std::get_if<InPages>(&state)) return held->generation.origin;
+  if (const auto* given = std::get_if<Given>(&state)) return given->origin;
   return std::get<Dropped>(state).origin;
 }
 
@@ -22,6 +24,9 @@ void HandedAnswer::drop(KvPages& pages, ModelEngine& engine) {
     pages.release(held->generation.sequence);
   } else if (auto* kept = std::get_if<InPages>(&state)) {
     pages.release(kept->generation.sequence);
+  } else if (auto* given = std::get_if<Given>(&state)) {
+    engine.remove(given->task);
+    pages.withdraw(given->number);
   }
   state = Dropped{RowsOrigin(origin())};
 }
@@ -68,6 +73,13 @@ Result<std::unique_ptr<GlobalParam>> ChatSessions::make(const GlobalParamMaking&
   if (making.spec->device == EngineDevice::cuda) {
     if (Result<void> can = check_on_cuda(making, cuda); !can.ok()) return can.error();
     made->cuda_ = cuda;
+    return std::unique_ptr<GlobalParam>(std::move(made));
+  }
+  if (making.shared >= 0) {
+    Result<std::unique_ptr<KvPool>> pool =
+        attach_pages(*architecture->text, *making.spec, making.shared);
+    if (!pool.ok()) return pool.error();
+    made->kept_.pool = std::move(pool).value();
     return std::unique_ptr<GlobalParam>(std::move(made));
   }
   Result<KeptPool> pool =
@@ -123,6 +135,7 @@ Result<ChatEngine*> ChatSessions::engine(const std::string& directory, kernels::
                                          options);
   SharedEngine::Turn turn(engine_->shared);
   turn.engine().use(kept_.source());
+  engine_->hear_processes = [this, &engine = turn.engine()] { hear_processes(engine); };
   turn.engine().make_room = [this](const Planner& planner) { (void)make_room(planner, 0); };
   return engine_.get();
 }
@@ -142,10 +155,10 @@ ChatSession* ChatSessions::find(std::string_view name, std::string_view role) {
   return &it->second;
 }
 
-/// Where other machines answer it is random: what is said with it comes from who was given it, and
+/// Where others answer it is random: what is said with it comes from who was given it, and
 /// not from any member.
 std::uint64_t ChatSessions::next_number() {
-  if (kept_.peers == nullptr) return next_id_++;
+  if (kept_.peers == nullptr && !is_among_processes()) return next_id_++;
   std::uint64_t number = 0;
   do SLUICE_CHECK(::getrandom(&number, sizeof number, 0) == sizeof number);
   while (number == 0 || handed_.contains(number));
@@ -155,6 +168,7 @@ std::uint64_t ChatSessions::next_number() {
 std::uint64_t ChatSessions::hand_over(ChatSession& session, HandedAnswer answer) {
   session.handed = next_number();
   answer.until = clock() + handed_patience;
+  if (auto* given = std::get_if<HandedAnswer::Given>(&answer.state)) given->number = session.handed;
   handed_.emplace(session.handed, std::move(answer));
   return session.handed;
 }
@@ -184,7 +198,33 @@ void ChatSessions::drop_late(ModelEngine& engine) {
   const Nanoseconds now = clock();
   for (auto& [number, handed] : handed_)
     if (now >= handed.until && !std::holds_alternative<HandedAnswer::Dropped>(handed.state))
-      handed.drop(pages(), engine);
+      drop_late(handed, engine);
+}
+
+/// Of what another process was to go on with the pages come back, should it not have them. It may
+/// answer all the same, so what it says is waited for.
+void ChatSessions::drop_late(HandedAnswer& handed, ModelEngine& engine) {
+  auto* const given = std::get_if<HandedAnswer::Given>(&handed.state);
+  if (given == nullptr) return handed.drop(pages(), engine);
+  engine.remove(given->task);
+  (void)pages().accept(given->number);
+  handed.until = std::numeric_limits<Nanoseconds>::max();
+}
+
+Result<void> ChatSessions::give(std::uint64_t number, Generation generation, ModelEngine& engine) {
+  const auto it = handed_.find(number);
+  SLUICE_CHECK(it != handed_.end(), "what is given away was handed over");
+  const std::size_t said = generation.sequence.tokens();
+  const bool is_done = generation.finish != Generation::Finish::none;
+  const std::size_t left = std::min(generation.options.tokens_max - generation.tokens.size(),
+                                    engine_->text->shape().positions_max - said);
+  if (Result<void> had = kept_.pool->reserve(generation.sequence, is_done ? 0 : left); !had.ok())
+    return had;
+  if (Result<void> gone = pages().give(generation.sequence, number, encode_begun(generation));
+      !gone.ok())
+    return gone;
+  engine.gave_away(std::get<HandedAnswer::Given>(it->second.state).task);
+  return {};
 }
 
 /// Before every forward, whoever runs it. Where there are fewer pages than are waited for, sessions
@@ -231,7 +271,31 @@ void ChatSessions::go_on_behind(ChatSession& session, Generation& generation,
                           false);
 }
 
-void ChatSessions::hear() {
+void ChatSessions::hear_of(std::uint64_t number, ModelEngine& engine) {
+  const auto it = handed_.find(number);
+  if (it == handed_.end()) return;
+  auto* const given = std::get_if<HandedAnswer::Given>(&it->second.state);
+  if (given == nullptr) return;
+  const Result<std::optional<attached::Text>> heard = pages().hear(number);
+  if (!heard.ok() || !heard->has_value()) return;
+  engine.remove(given->task);
+  const SaidAnswer nothing{number, it->second.session, false, {}, {}};
+  std::optional<SaidAnswer> said =
+      decode_said(**heard, engine_->model.model().text().shape().vocabulary);
+  const bool is_of_it = said && said->number == number && said->session == it->second.session;
+  take_said(is_of_it ? *std::move(said) : nothing);
+}
+
+void ChatSessions::hear_processes(ModelEngine& engine) {
+  if (!is_among_processes()) return;
+  std::vector<std::uint64_t> numbers;
+  for (const auto& [number, handed] : handed_) numbers.push_back(number);
+  for (const std::uint64_t number : numbers) hear_of(number, engine);
+}
+
+void ChatSessions::hear(ModelEngine& engine) {
+  // Who waits for pages hears of those that come back; all else is heard when a session goes on.
+  if (engine.planner().waiting() > 0) hear_processes(engine);
   if (kept_.peers == nullptr) return;
   for (const KvPeers::Word& word : kept_.peers->take_words())
     if (auto said = decode_said(word.text, engine_->model.model().text().shape().vocabulary))
@@ -347,6 +411,7 @@ void ChatSessions::count_prompt(std::size_t tokens, const Generation& done) {
 }
 
 PoolReport ChatSessions::report() const {
+  if (engine_ != nullptr) engine_->hear_processes();
   PoolReport report;
   report.name = spec_.name.text;
   report.model = directory_;

@@ -51,6 +51,13 @@ struct HandedAnswer {
   struct InPages {
     Generation generation;
   };
+  /// Whichever process has its number goes on with it, in its own pages. The task that read it
+  /// stays in the engine while those are somewhere.
+  struct Given {
+    std::uint64_t number = 0;
+    TaskId task = 0;
+    RowsOrigin origin;
+  };
   /// They are gone: it is begun anew from its prompt.
   struct Dropped {
     RowsOrigin origin;
@@ -60,7 +67,7 @@ struct HandedAnswer {
   std::uint64_t session_id = 0;
   std::vector<std::int32_t> prompt;
   GenerationOptions options;  // of an answer that is begun anew
-  std::variant<Dropped, InPages, InEngine> state = {};
+  std::variant<Dropped, InPages, Given, InEngine> state = {};
   Nanoseconds until = 0;  // then its pages are given up
 
   const RowsOrigin& origin() const;
@@ -83,6 +90,8 @@ struct ChatEngine {
   std::uint32_t step_rows;
   std::unique_ptr<TextEngine> text;  // of the model's decoder, on the CPU or a GPU
   SharedEngine shared;
+  /// In a turn or between two: what other processes have said goes into their conversations.
+  std::function<void()> hear_processes;
 };
 
 class ChatSessions final : public GlobalParam, public SessionKeeper {
@@ -130,9 +139,17 @@ class ChatSessions final : public GlobalParam, public SessionKeeper {
   void drop_handed(ChatSession& session, ModelEngine& engine);
   /// Those that nobody has gone on with for `handed_patience` hold no pages any more.
   void drop_late(ModelEngine& engine);
-  /// What other machines have said with answers that were handed to them goes into their
-  /// conversations. Before sessions are looked at.
-  void hear();
+  /// What other machines, or processes, have said with answers that were handed to them goes into
+  /// their conversations. Before sessions are looked at.
+  void hear(ModelEngine& engine);
+  /// The same of the answer under this number alone, where a process of this machine was given it.
+  void hear_of(std::uint64_t number, ModelEngine& engine);
+  /// The pages are used by other processes too: what was said is theirs to give up, so a session
+  /// that does not answer has none, and finds again what is still there.
+  bool is_among_processes() const { return kept_.pool != nullptr && kept_.pool->is_attached(); }
+  /// To whichever process has the number: its pages, with those for the rest of the answer, which
+  /// it was granted. Requires: that, and the number of what was handed over as `Given`.
+  Result<void> give(std::uint64_t number, Generation generation, ModelEngine& engine);
   std::vector<std::pair<std::string, std::uint64_t>> counts() const override;
   std::optional<PoolReport> pool_report(std::chrono::milliseconds patience) const override;
   /// Of a prompt that was computed, where its pages came from.
@@ -154,6 +171,8 @@ class ChatSessions final : public GlobalParam, public SessionKeeper {
   Result<std::unique_ptr<TextEngine>> text_of(const Model& model);
   bool make_room(const Planner& planner, std::size_t more);
   void take_said(SaidAnswer said);
+  void hear_processes(ModelEngine& engine);
+  void drop_late(HandedAnswer& handed, ModelEngine& engine);
   std::uint64_t next_number();
   PoolReport report() const;
 

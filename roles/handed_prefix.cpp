@@ -21,6 +21,54 @@ bool are_tokens(std::span<const std::int32_t> tokens, std::size_t vocabulary) {
 
 constexpr std::int64_t tokens_most = std::int64_t{1} << 31U;
 
+/// Numbers, lists of tokens and texts behind each other; lengths take 4 bytes, the lowest first.
+class Parts {
+ public:
+  explicit Parts(std::span<const std::byte> bytes) : bytes_(bytes) {}
+
+  bool ok() const { return ok_; }
+  bool is_at_end() const { return ok_ && at_ == bytes_.size(); }
+  std::uint64_t number(unsigned size) {
+    const auto bytes = take(size);
+    return ok_ ? little_endian(bytes) : 0;
+  }
+  std::string text() {
+    const auto bytes = take(number(4));
+    return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+  }
+  std::vector<std::int32_t> tokens() {
+    const auto bytes = take(4 * number(4));
+    std::vector<std::int32_t> list(bytes.size() / 4);
+    for (std::size_t i = 0; i < list.size(); ++i)
+      list[i] = static_cast<std::int32_t>(little_endian(bytes.subspan(4 * i, 4)));
+    return list;
+  }
+
+ private:
+  /// None of them where there are fewer.
+  std::span<const std::byte> take(std::uint64_t size) {
+    ok_ = ok_ && size <= bytes_.size() - at_;
+    if (!ok_) return {};
+    at_ += size;
+    return bytes_.subspan(at_ - size, size);
+  }
+
+  const std::span<const std::byte> bytes_;
+  std::size_t at_ = 0;
+  bool ok_ = true;
+};
+
+void append(std::string_view text, std::vector<std::byte>& bytes) {
+  append_little_endian(text.size(), 4, bytes);
+  for (const char one : text) bytes.push_back(static_cast<std::byte>(one));
+}
+
+void append(std::span<const std::int32_t> tokens, std::vector<std::byte>& bytes) {
+  append_little_endian(tokens.size(), 4, bytes);
+  for (const std::int32_t token : tokens)
+    append_little_endian(static_cast<std::uint32_t>(token), 4, bytes);
+}
+
 }  // namespace
 
 PayloadRef prefix_frame(const HandedPrefix& prefix) {
@@ -28,11 +76,13 @@ PayloadRef prefix_frame(const HandedPrefix& prefix) {
   payload->type = ValueType::number;
   payload->number = static_cast<std::int64_t>(prefix.number);
   payload->attributes = {{"length", static_cast<std::int64_t>(prefix.length)}};
-  if (!prefix.from.has_value()) return PayloadRef(payload);
+  if (!prefix.from.has_value() && prefix.prompt.empty()) return PayloadRef(payload);
+  if (prefix.from.has_value()) {
+    payload->attributes.emplace_back("machine", prefix.from->machine);
+    payload->attributes.emplace_back("incarnation", prefix.from->incarnation);
+  }
   const GenerationOptions& options = prefix.options;
   for (const auto& [name, value] : std::initializer_list<std::pair<const char*, std::int64_t>>{
-           {"machine", prefix.from->machine},
-           {"incarnation", prefix.from->incarnation},
            {"pictures", prefix.has_pictures ? 1 : 0},
            {"tokens_max", static_cast<std::int64_t>(options.tokens_max)},
            {"temperature", bits_of(options.sampling.temperature)},
@@ -58,7 +108,9 @@ Result<HandedPrefix> read_prefix(const Payload& frame, std::size_t vocabulary) {
   HandedPrefix prefix;
   prefix.number = static_cast<std::uint64_t>(frame.number);
   const auto number = [&](const char* name) { return frame.attribute(name).value_or(0); };
-  if (!frame.attribute("machine").has_value()) return prefix;
+  const bool has_prompt =
+      frame.attribute("machine").has_value() || frame.attribute("tokens_max").has_value();
+  if (!has_prompt) return prefix;
   constexpr std::int64_t most = std::numeric_limits<std::uint32_t>::max();
   const std::int64_t machine = number("machine"), incarnation = number("incarnation");
   const std::int64_t answer = number("tokens_max"), top_k = number("top_k");
@@ -71,8 +123,9 @@ Result<HandedPrefix> read_prefix(const Payload& frame, std::size_t vocabulary) {
                           frame.tensor.count() > 0;
   if (!is_right || !has_tokens || !are_tokens(frame.tensor.i32(), vocabulary))
     return invalid_argument("the prefix is none that a `prefill` of this model has made");
-  prefix.from =
-      PeerLife{static_cast<std::uint32_t>(machine), static_cast<std::uint32_t>(incarnation)};
+  if (frame.attribute("machine").has_value())
+    prefix.from =
+        PeerLife{static_cast<std::uint32_t>(machine), static_cast<std::uint32_t>(incarnation)};
   prefix.has_pictures = number("pictures") != 0;
   prefix.prompt.assign(frame.tensor.i32().begin(), frame.tensor.i32().end());
   prefix.options.tokens_max = static_cast<std::size_t>(answer);
@@ -87,6 +140,75 @@ Result<HandedPrefix> read_prefix(const Payload& frame, std::size_t vocabulary) {
         frame.text,
         {static_cast<std::uint32_t>(behind), static_cast<std::uint64_t>(number("chain"))}};
   return prefix;
+}
+
+std::vector<std::byte> encode_begun(const Generation& begun) {
+  std::vector<std::byte> bytes;
+  const auto put = [&](std::uint64_t value, unsigned count) {
+    append_little_endian(value, count, bytes);
+  };
+  const GenerationOptions& options = begun.options;
+  put(options.tokens_max, 8);
+  put(std::bit_cast<std::uint32_t>(options.sampling.temperature), 4);
+  put(options.sampling.top_k, 8);
+  put(std::bit_cast<std::uint32_t>(options.sampling.top_p), 4);
+  put(options.seed, 8);
+  put(options.share_prefix ? 1 : 0, 1);
+  append(options.end_tokens, bytes);
+  append(begun.tokens, bytes);
+  append(begun.text, bytes);
+  put(static_cast<std::uint64_t>(begun.finish), 1);
+  put(static_cast<std::uint32_t>(begun.end_token), 4);
+  put(static_cast<std::uint64_t>(begun.limit), 1);
+  put(static_cast<std::uint32_t>(begun.next_position), 4);
+  append(begun.origin.model, bytes);
+  put(static_cast<std::uint32_t>(begun.origin.picture_token.value_or(-1)), 4);
+  put(begun.origin.block, 8);
+  put(begun.origin.pictures.size(), 4);
+  for (const PictureRows& picture : begun.origin.pictures) {
+    append(picture.content, bytes);
+    put(picture.rows, 8);
+  }
+  return bytes;
+}
+
+std::optional<Generation> decode_begun(std::span<const std::byte> bytes,
+                                       std::span<const std::int32_t> prompt,
+                                       std::size_t vocabulary) {
+  Parts parts(bytes);
+  const auto signed_number = [&] { return static_cast<std::int32_t>(parts.number(4)); };
+  Generation begun;
+  GenerationOptions& options = begun.options;
+  options.tokens_max = parts.number(8);
+  options.sampling.temperature = std::bit_cast<float>(signed_number());
+  options.sampling.top_k = parts.number(8);
+  options.sampling.top_p = std::bit_cast<float>(signed_number());
+  options.seed = parts.number(8);
+  options.share_prefix = parts.number(1) != 0;
+  options.end_tokens = parts.tokens();
+  begun.tokens = parts.tokens();
+  begun.text = parts.text();
+  const std::uint64_t finish = parts.number(1);
+  begun.end_token = signed_number();
+  const std::uint64_t limit = parts.number(1);
+  begun.next_position = signed_number();
+  begun.origin.model = parts.text();
+  if (const std::int32_t token = signed_number(); token != -1) begun.origin.picture_token = token;
+  begun.origin.block = parts.number(8);
+  const std::uint64_t pictures = parts.number(4);
+  for (std::uint64_t i = 0; i < pictures && parts.ok(); ++i) {
+    std::string content = parts.text();
+    begun.origin.pictures.push_back({std::move(content), parts.number(8)});
+  }
+  if (!parts.is_at_end() || !are_tokens(begun.tokens, vocabulary) ||
+      finish > static_cast<std::uint64_t>(Generation::Finish::length) ||
+      limit > static_cast<std::uint64_t>(Generation::CutOff::positions))
+    return std::nullopt;
+  begun.finish = static_cast<Generation::Finish>(finish);
+  begun.limit = static_cast<Generation::CutOff>(limit);
+  begun.history.assign(prompt.begin(), prompt.end());
+  begun.history.insert(begun.history.end(), begun.tokens.begin(), begun.tokens.end());
+  return begun;
 }
 
 // Number (8 bytes), ok (1), how many bytes of session and text and how many tokens (4 each), then

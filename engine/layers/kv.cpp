@@ -91,7 +91,9 @@ Result<void> KvPages::reserve_rows(KvSequence& sequence, std::uint32_t rows,
 
 Result<void> KvPages::make_room(KvSequence& sequence, std::size_t rows,
                                 std::vector<CopyPage>& copies) {
+  const std::size_t before = copies.size();
   const Result<void> made = reserve_rows(sequence, static_cast<std::uint32_t>(rows), copies);
+  for (std::size_t at = before; at < copies.size(); ++at) rows_copied_ += copies[at].rows;
   if (made.ok()) return {};
   if (made.error().code != ErrorCode::exhausted)
     return Error{made.error().code, "the pool of KV pages: " + made.error().message};
@@ -205,12 +207,30 @@ Result<void> KvPages::offer(const KvSequence& sequence, attached::OfferToken tok
 
 void KvPages::withdraw(attached::OfferToken token) { client_->withdraw(token); }
 
-Result<std::optional<KvSequence>> KvPages::accept(attached::OfferToken token) {
-  Result<std::optional<AttachedSequence>> taken = client_->accept(token);
+Result<void> KvPages::give(KvSequence& sequence, attached::OfferToken token, attached::Text text) {
+  SLUICE_CHECK(sequence.attached_.is_open(), "what is given has pages of the pool");
+  Result<void> done = client_->give(sequence.attached_, token, std::move(text));
+  if (done.ok()) sequence = KvSequence();
+  return done;
+}
+
+Result<bool> KvPages::say(attached::OfferToken token, attached::Text text) {
+  return client_->say(token, std::move(text));
+}
+
+Result<std::optional<attached::Text>> KvPages::hear(attached::OfferToken token) {
+  return client_->hear(token);
+}
+
+Result<std::optional<KvSequence>> KvPages::accept(attached::OfferToken token,
+                                                  attached::Text* text) {
+  Result<std::optional<AttachedSequence>> taken = client_->accept(token, text);
   if (!taken.ok()) return taken.error();
   if (!taken->has_value()) return std::optional<KvSequence>();
   KvSequence made;
   made.attached_ = std::move(**taken);
+  if (made.pages().size() > pages_for(made.tokens()))
+    made.reserved_ = made.pages().size() * shape_.page_tokens;
   return std::optional<KvSequence>(std::move(made));
 }
 

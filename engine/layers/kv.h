@@ -107,8 +107,15 @@ class KvPages {
   /// those of the other process.
   Result<void> offer(const KvSequence& sequence, attached::OfferToken token);
   void withdraw(attached::OfferToken token);
-  /// None: nobody offers it any more.
-  Result<std::optional<KvSequence>> accept(attached::OfferToken token);
+  /// None: nobody offers it any more. `text`: as of `PageClient::accept`.
+  Result<std::optional<KvSequence>> accept(attached::OfferToken token,
+                                           attached::Text* text = nullptr);
+  /// The sequence itself, with what is reserved in it, for the first that accepts the token: it has
+  /// nothing then. Errors: as `offer`'s; it is as it was. And what that one says of it, as
+  /// `PageClient`'s of the same names.
+  Result<void> give(KvSequence& sequence, attached::OfferToken token, attached::Text text);
+  Result<bool> say(attached::OfferToken token, attached::Text text);
+  Result<std::optional<attached::Text>> hear(attached::OfferToken token);
   const PageClient& client() const { return *client_; }
 
   /// Pages that extending by `tokens` takes, copies included.
@@ -131,6 +138,8 @@ class KvPages {
     return client_ != nullptr ? client_->pages_cached() : table_->cached_pages();
   }
   std::size_t pages() const { return pages_; }
+  /// Of pages that others see and that were written on in; of all its time.
+  std::uint64_t rows_copied() const { return rows_copied_; }
   /// Requires: it is here.
   const PageTable& table() const {
     SLUICE_CHECK(table_ != nullptr, "the table of pages is in another process");
@@ -160,7 +169,7 @@ class KvPages {
   std::unique_ptr<PageTable> table_;
   std::unique_ptr<PageManagerPort> port_;
   std::unique_ptr<PageClient> client_;  // over the port
-  std::uint64_t extensions_ = 0;
+  std::uint64_t extensions_ = 0, rows_copied_ = 0;
 };
 
 /// Pages in the machine's memory.

@@ -36,6 +36,12 @@ void Planner::took(TaskId task, std::uint32_t pages) {
   state.left = state.granted - pages;
 }
 
+void Planner::gave_away(TaskId task) {
+  const auto it = tasks_.find(task);
+  SLUICE_CHECK(it != tasks_.end(), "who gives pages away has begun");
+  reserved_ -= std::exchange(it->second.left, 0);
+}
+
 void Planner::end(TaskId task) {
   const auto it = tasks_.find(task);
   if (it == tasks_.end()) return;

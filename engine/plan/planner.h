@@ -97,6 +97,8 @@ class Planner {
   /// Its reservation is given back. A task that there is not: nothing happens.
   void end(TaskId task);
 
+  /// What it was granted is elsewhere now, whether it has taken it or not.
+  void gave_away(TaskId task);
   /// `to`, which is new, has what `from` was granted and has not taken, and runs from now on;
   /// `from` ends. Requires: `from` is admitted.
   void hand_on(TaskId from, TaskId to);

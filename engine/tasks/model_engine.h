@@ -41,6 +41,10 @@ class ModelEngine {
   /// were granted to it and that it has not taken, and waits for nobody. The first is removed.
   /// Requires: a new id; not done.
   void go_on(TaskId ended, TaskId id, Task& task);
+  /// Of a task that is done and not removed: its pages, and those that it was granted and has not
+  /// taken, are with another process, which gives them back: until it is removed who waits for
+  /// pages goes on waiting.
+  void gave_away(TaskId id) { planner_.gave_away(id); }
   /// All have been removed, or were refused.
   bool empty() const { return tasks_.empty(); }
 

@@ -135,9 +135,12 @@ Result<RoleInstance> make(const HostsRef& hosts, const std::string& name,
       return invalid_argument("host '" + name + "' does not have what the role shares with others");
     request.params.push_back(hosted->member());
   }
-  return make_hosted_role(host, std::move(request),
-                          fields_of(hosts, making.role->name.text, declared),
-                          declared.session_state);
+  return make_hosted_role(
+      host, std::move(request), fields_of(hosts, making.role->name.text, declared),
+      [declared](std::string_view interface) {
+        const auto* const known = find_interface(declared, interface);
+        return declared.session_state && (known == nullptr || !known->keeps_nothing);
+      });
 }
 
 void add_plugin(Catalog& to, const Plugin& plugin, const HostsRef& hosts) {

@@ -31,12 +31,12 @@ std::string text_of(milliseconds time) { return std::to_string(time.count()) + "
 class Member {
  public:
   Member(std::shared_ptr<HostProcess> host, std::uint32_t number, const RoleSpec& role,
-         FieldsOf fields, bool keeps_sessions)
+         FieldsOf fields, KeepsSession keeps_session)
       : host_(std::move(host)),
         number_(number),
         role_(role.name.text),
         fields_(std::move(fields)),
-        keeps_sessions_(keeps_sessions),
+        keeps_session_(std::move(keeps_session)),
         idempotent_(role.idempotent) {}
 
   HostProcess& host() { return *host_; }
@@ -59,7 +59,7 @@ class Member {
 
   /// What the session was to the role is gone with the life in which it was.
   void look_at_session(Activation& activation) {
-    if (!keeps_sessions_) return;
+    if (!keeps_session_(activation.interface())) return;
     if (!host_->session_lost(*life_, activation.session())) return;
     activation.warn("what role '" + role_ + "' kept of session '" +
                     std::string(activation.session()) + "' was lost when host '" + host_->name() +
@@ -172,7 +172,7 @@ class Member {
   const std::uint32_t number_;
   const std::string role_;
   const FieldsOf fields_;
-  const bool keeps_sessions_;
+  const KeepsSession keeps_session_;
   const bool idempotent_;
   std::shared_ptr<HostLife> life_;
   std::shared_ptr<Channel> channel_;
@@ -341,13 +341,13 @@ class HostedStepped final : public SteppedRole {
 }  // namespace
 
 Result<RoleInstance> make_hosted_role(std::shared_ptr<HostProcess> host, MakeRole making,
-                                      FieldsOf fields, bool keeps_sessions) {
+                                      FieldsOf fields, KeepsSession keeps_session) {
   const RoleSpec role = making.role;
   const Result<HostProcess::Member> added =
       host->add(std::move(making), "role '" + role.name.text + "'");
   if (!added.ok()) return added.error();
   auto member = std::make_unique<Member>(std::move(host), added->number, role, std::move(fields),
-                                         keeps_sessions);
+                                         std::move(keeps_session));
   if (added->stepped)
     return RoleInstance(
         std::unique_ptr<SteppedRole>(std::make_unique<HostedStepped>(std::move(member))));

@@ -18,10 +18,13 @@ namespace sluice::hosts {
 using FieldsOf =
     std::function<std::vector<std::string>(std::string_view node, std::string_view interface)>;
 
-/// `keeps_sessions`: a call whose session lost what the host held of it is told so. Where the role
+/// Whether what the interface needs of a session is kept by the role.
+using KeepsSession = std::function<bool(std::string_view interface)>;
+
+/// A call whose session lost what the host held of it is told so, where the role keeps it. Where it
 /// is idempotent, an activation that yielded nothing before its host died is run once more, in the
 /// host's next life, and its call is told so.
 Result<RoleInstance> make_hosted_role(std::shared_ptr<HostProcess> host, MakeRole making,
-                                      FieldsOf fields, bool keeps_sessions);
+                                      FieldsOf fields, KeepsSession keeps_session);
 
 }  // namespace sluice::hosts

@@ -18,42 +18,14 @@
 #include "base/random.h"
 #include "dataplane/page_client.h"
 #include "invariants.h"
+#include "page_histories.h"
 
 using namespace sluice;
 
 namespace {
 namespace processes {
 
-constexpr std::uint32_t page_rows = 4;
-constexpr std::uint32_t run = 3;          // pages that are leased at once
-constexpr std::uint32_t others = 0xdead;  // what was in a page before it was given to somebody
-constexpr std::uint32_t half = 0xbeef;    // of a row that was being written as its process died
-using Tokens = std::vector<std::uint32_t>;
-
-/// Of the full pages of a history, root first: a hash of all up to each, as good as a key is.
-std::vector<PageKey> keys_of(const Tokens& tokens, std::uint64_t first_words) {
-  std::vector<PageKey> keys;
-  PageKey key;
-  for (std::size_t at = 0; at + page_rows <= tokens.size(); at += page_rows) {
-    for (std::size_t row = at; row < at + page_rows; ++row)
-      for (std::uint64_t& word : key.words)
-        word =
-            spread(word ^ (tokens[row] + 1 + static_cast<std::uint64_t>(&word - key.words.data())));
-    PageKey shown = key;
-    if (first_words != 0) shown.words[0] %= first_words;
-    keys.push_back(shown);
-  }
-  return keys;
-}
-
-struct Live {
-  AttachedSequence sequence;
-  Tokens tokens;  // what it must read; its first rows() rows
-  std::map<Page, std::uint64_t> generations;
-  bool is_noted = false;  // these, since its pages last changed
-  std::uint64_t number = 0;
-  std::uint32_t fragment_page = 0, fragment = 0;  // rows of a partly filled page it wrote on in
-};
+using namespace histories;
 
 struct Rig;
 
@@ -73,12 +45,6 @@ class Process final : public PageManagerPort {
   bool is_dead = false;
   PageClient client;
   std::vector<Live> live;  // they go before it
-};
-
-struct OfferedHistory {
-  PageClientId from = 0;
-  Tokens tokens;
-  std::vector<Page> pages;
 };
 
 struct Rig {
@@ -107,9 +73,10 @@ struct Rig {
   std::set<std::uint64_t> actors;  // whose events these are
   Invariants invariants;
   std::uint64_t next_number = 1, next_process = 1;
+  std::uint64_t handled = 0;  // batches
   int depth = 0;
   int exhausted = 0, copied = 0, shared = 0, unshared = 0, killed = 0, accepted = 0, refused = 0,
-      asked_nothing = 0, between = 0;
+      asked_nothing = 0, between = 0, taken_over = 0, heard = 0, gone_with = 0;
 
   std::uint64_t below(std::uint64_t n) { return random.next() % n; }
 
@@ -141,6 +108,11 @@ struct Rig {
     const PageManager::Held held = manager.held(process.id);
     invariants.must("K6", held.sequences == 0 && held.offers == 0 && held.pages == 0);
     std::erase_if(offers, [&](const auto& one) { return one.second.from == process.id; });
+    for (auto& [token, one] : offers)
+      if (one.state == OfferedHistory::State::accepted && one.with == process.id) {
+        one.state = OfferedHistory::State::done;
+        ++gone_with;
+      }
   }
 
   /// At times it dies: its rows are half written then.
@@ -228,19 +200,105 @@ struct Rig {
     offers[token] = std::move(offered);
   }
 
-  void accept(Process& process) {
-    if (offers.empty()) return;
+  /// The sequence itself, at times with pages for more.
+  void give(Process& process, std::size_t which) {
+    Live at = std::move(process.live[which]);
+    process.live.erase(process.live.begin() + static_cast<std::ptrdiff_t>(which));
+    std::vector<CopyPage> copies;
+    if (below(2) == 0) (void)process.client.reserve(at.sequence, at.sequence.rows() + 5, copies);
+    for (const CopyPage& copy : copies)
+      std::copy_n(store[copy.from].begin(), copy.rows, store[copy.to].begin());
+    if (process.is_dead) return void(process.live.push_back(std::move(at)));
+    const attached::OfferToken token = random.next();
+    const std::vector<Page> pages(at.sequence.pages().begin(), at.sequence.pages().end());
+    const attached::Text text{static_cast<std::byte>(token)};
+    const Result<void> done = process.client.give(at.sequence, token, text);
+    if (process.is_dead) return void(process.live.push_back(std::move(at)));
+    REQUIRE(done.ok());
+    REQUIRE(!at.sequence.is_open());
+    offers[token] = {process.id, at.tokens, pages, OfferedHistory::State::given};
+  }
+
+  /// Out of the list, so that nobody else does anything with it while somebody waits.
+  std::pair<attached::OfferToken, OfferedHistory> take_offer() {
     const auto it = std::next(offers.begin(), static_cast<std::ptrdiff_t>(below(offers.size())));
+    std::pair<attached::OfferToken, OfferedHistory> taken = *it;
+    offers.erase(it);
+    return taken;
+  }
+  /// Unless whoever offers it has died.
+  void put_back(attached::OfferToken token, const OfferedHistory& offered) {
+    const auto lives = [&](PageClientId id) {
+      return std::ranges::any_of(processes,
+                                 [&](const auto& one) { return one->id == id && !one->is_dead; });
+    };
+    if (!lives(offered.from)) return;
+    OfferedHistory& back = offers[token] = offered;
+    if (back.state != OfferedHistory::State::accepted || lives(back.with)) return;
+    back.state = OfferedHistory::State::done;
+    ++gone_with;
+  }
+
+  void say(Process& process) {
+    if (offers.empty()) return;
+    auto [token, offered] = take_offer();
+    const bool waits = offered.state == OfferedHistory::State::given ||
+                       offered.state == OfferedHistory::State::accepted;
+    const std::uint64_t trips = handled;
+    const attached::Text text{std::byte{1}, static_cast<std::byte>(token)};
+    const Result<bool> said = process.client.say(token, text);
+    if (handled != trips && waits) {
+      offered.state = OfferedHistory::State::done;
+      offered.said = text;
+      offered.pages.clear();
+    }
+    put_back(token, offered);
+    if (process.is_dead) return;
+    REQUIRE(said.ok());
+    CHECK(*said == waits);
+  }
+
+  void hear(Process& process) {
+    const bool any = below(4) == 0;
+    const auto it = std::ranges::find_if(offers, [&](const auto& one) {
+      return one.second.from == process.id &&
+             (any || one.second.state == OfferedHistory::State::done);
+    });
+    if (it == offers.end()) return;
     const attached::OfferToken token = it->first;
     const OfferedHistory offered = it->second;
-    offers.erase(it);  // who offers it does not withdraw it meanwhile
-    Result<std::optional<AttachedSequence>> taken = process.client.accept(token);
-    const bool stays = std::ranges::any_of(
-        processes, [&](const auto& one) { return one->id == offered.from && !one->is_dead; });
-    if (stays) offers[token] = offered;
+    offers.erase(it);
+    const Result<std::optional<attached::Text>> said = process.client.hear(token);
+    if (process.is_dead) return;
+    REQUIRE(said.ok());
+    const bool is_done = offered.state == OfferedHistory::State::done;
+    invariants.must("K6", said->has_value() == is_done);
+    if (!is_done || !said->has_value()) return put_back(token, offered);
+    ++heard;
+    CHECK(**said == offered.said);
+  }
+
+  void accept(Process& process) {
+    if (offers.empty()) return;
+    auto [token, offered] = take_offer();
+    const bool is_there = offered.state == OfferedHistory::State::shared ||
+                          offered.state == OfferedHistory::State::given;
+    const bool is_given = offered.state == OfferedHistory::State::given;
+    const std::uint64_t trips = handled;
+    attached::Text text;
+    Result<std::optional<AttachedSequence>> taken = process.client.accept(token, &text);
+    if (handled != trips && is_given) {
+      offered.state = OfferedHistory::State::accepted;
+      offered.with = process.id;
+      offered.pages.clear();
+      ++taken_over;
+    }
+    put_back(token, offered);
     if (process.is_dead) return;
     REQUIRE(taken.ok());
-    REQUIRE(taken->has_value());
+    REQUIRE(taken->has_value() == is_there);
+    if (!is_there) return;
+    if (is_given) CHECK(text == attached::Text{static_cast<std::byte>(token)});
     ++accepted;
     Live made;
     made.number = next_number++;
@@ -259,8 +317,10 @@ struct Rig {
   }
 
   void act(Process& process) {
-    const std::uint64_t what = process.live.empty() ? below(4) : below(16);
+    const std::uint64_t what = process.live.empty() ? below(4) : below(18);
     if (what < 3 && process.live.size() < 5) return open(process);
+    if (what == 16) return say(process);
+    if (what == 17) return hear(process);
     if (what == 3 && below(3) == 0) {
       const auto pages = static_cast<std::uint32_t>(below(6));
       (void)(below(2) == 0 ? process.client.lease(pages) : process.client.hold(pages));
@@ -295,6 +355,7 @@ struct Rig {
       at.tokens.resize(rows);
       return note(process, at);
     }
+    if (what == 13 && below(2) == 0) return give(process, which);
     if (what == 13) return offer(process, at);
     process.live.erase(process.live.begin() + static_cast<std::ptrdiff_t>(which));
   }
@@ -323,41 +384,12 @@ struct Rig {
     strange.insert(made);
     return made;
   }
-  std::uint32_t some_rows() {
-    return static_cast<std::uint32_t>(below(12) == 0 ? random.next() : below(30));
-  }
-  attached::Request nonsense() {
-    const std::uint64_t one = below(4), two = below(4);
-    switch (below(10)) {
-      case 0:
-        return attached::Ask{{some_key(), some_key()}, some_rows()};
-      case 1:
-      case 2:
-        return attached::Open{one, {some_key()}};
-      case 3:
-        return attached::Reserve{one, some_rows(), some_rows(), some_rows()};
-      case 4:
-        if (below(2) == 0) return attached::Lease{some_rows(), below(2) == 0};
-        return attached::Take{one, some_rows(), static_cast<std::uint32_t>(below(4))};
-      case 5:
-        return attached::Publish{one, some_rows(), {some_key()}};
-      case 6:
-        return attached::Truncate{one,         some_rows(),   some_rows(),
-                                  some_rows(), below(2) == 0, below(2) == 0};
-      case 7:
-        return attached::Fork{one, some_rows(), two};
-      case 8:
-        return attached::Offer{one, some_rows(), two};
-      default:
-        return attached::Accept{two, one};
-    }
-  }
   void say_nonsense() {
     const PageClientId id = next_process++;
     REQUIRE(manager.attach(id).ok());
     for (int i = 0; i < 30; ++i) {
       // Some that are right, or nearly, or it would not come far.
-      std::vector<attached::Request> batch{nonsense()};
+      std::vector<attached::Request> batch{nonsense(random, [this] { return some_key(); })};
       if (i == 0) batch = {attached::Open{1, {}}, attached::Reserve{1, 0, 9, 0}};
       if (i == 1 && below(2) == 0) batch = {attached::Fork{1, 9, 2}};
       if (i == 2 && below(2) == 0) batch = {attached::Publish{1, 9, {some_key()}}};
@@ -494,6 +526,7 @@ Result<attached::Answer> Process::handle(std::span<const attached::Request> batc
   const std::vector<std::byte> sent = attached::encode(batch);
   const auto heard = attached::decode_batch(sent);
   REQUIRE(heard.ok());
+  ++rig_.handled;
   const Result<attached::Answer> answer = rig_.manager.handle(id, *heard);
   // It wrote where others read, or names what it has not.
   if (!answer.ok()) rig_.invariants.must("K9", false);
@@ -528,6 +561,7 @@ Result<void> Process::tell(std::span<const attached::Request> batch) {
 }  // namespace
 
 TEST_CASE("whatever processes do, each reads its own histories and who dies leaves nothing") {
+  int gone_with = 0;
   for (const std::string_view policy : {"chosen", "lru", "arc"})
     for (std::uint64_t seed = 1; seed <= 8; ++seed) {
       INFO(policy << ", seed " << seed);
@@ -538,10 +572,14 @@ TEST_CASE("whatever processes do, each reads its own histories and who dies leav
       CHECK(rig.shared > 20);
       CHECK(rig.killed > 50);
       CHECK(rig.accepted > 50);
+      CHECK(rig.taken_over > 15);
+      CHECK(rig.heard > 5);
+      gone_with += rig.gone_with;
       CHECK(rig.refused > 50);
       CHECK(rig.between > 200);
       CHECK(rig.asked_nothing > 200);
     }
+  CHECK(gone_with > 20);
 }
 
 TEST_CASE("whatever processes do, keys that meet in their first word are not each other's") {

@@ -28,12 +28,15 @@ std::vector<Request> one_of_each() {
           Release{2},
           Offer{1, 8, 77},
           Withdraw{77},
-          Accept{78, 3}};
+          Accept{78, 3},
+          Give{1, 8, 79, {std::byte{5}, std::byte{6}}},
+          Say{79, {std::byte{7}}},
+          Hear{79}};
 }
 
 Answer one_of_each_reply() {
   return {{Nothing{}, Admission{1, 2, true}, Pages{{4, 5}, 30, 1}, Room{2, {6}, {{4, 6, 3}}},
-           Exhausted{}},
+           Exhausted{}, Given{{{4, 5}, 7, 1}, 1, {std::byte{8}}}, Heard{{std::byte{9}}}},
           40,
           2};
 }
@@ -136,6 +139,22 @@ TEST_CASE("a manager whose answer cannot be is asked nothing any more") {
           const auto taken = client.accept(5);
           if (taken.ok()) return {};
           return taken.error();
+        }) == "the pool's process gave a reply to another question");
+  const auto accept = [](PageClient& client, AttachedSequence&) -> Result<void> {
+    const auto taken = client.accept(5);
+    if (taken.ok()) return {};
+    return taken.error();
+  };
+  // Fewer pages than rows, more shared ones than there are, or published ones that nobody shares.
+  for (const Given& given : {Given{{{1}, 5, 0}, 0, {}}, Given{{{1, 2}, 5, 0}, 3, {}},
+                             Given{{{1, 2}, 5, 1}, 0, {}}, Given{{{1, 2}, 3, 1}, 1, {}}})
+    CHECK(after({given}, accept) == "the pool's process " +
+                                        std::string(given.shared == 1 ? "made" : "gave") +
+                                        " a sequence that cannot be");
+  CHECK(after({Pages{{1}, 4, 1}}, [](PageClient& client, AttachedSequence&) -> Result<void> {
+          const auto heard = client.hear(5);
+          if (heard.ok()) return {};
+          return heard.error();
         }) == "the pool's process gave a reply to another question");
   CHECK(after({Pages{{1, 2}, 4, 2}}, [](PageClient& client, AttachedSequence& sequence) {
           return client.offer(sequence, 5);

@@ -99,9 +99,9 @@ def few_pages(folder, flow):
 class Cluster:
     """A home of its own with two hosts, which is asked call by call."""
 
-    def __init__(self, path, folder):
+    def __init__(self, path, folder, *words):
         self.path = path
-        self.program = subprocess.Popen([SLUICE, "run", "--cluster", path, "--calls", "-", "--out", folder], cwd=ROOT,
+        self.program = subprocess.Popen([SLUICE, "run", "--cluster", path, "--calls", "-", "--out", folder, *words], cwd=ROOT,
                                         env=ENVIRONMENT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                                         text=True)
 
@@ -168,11 +168,13 @@ def killed(folder, flow):
 
 
 def refused():
-    flow = f"{ROOT}/workflows/prefill_decode.yaml"
-    code, out, err = run(flow, "--prompt", "hi", "--isolate", "reader")
-    expect("pages of a chat", code == 1 and not out and err == "error: --isolate: 'reader' and 'writer' can only be isolated "
-           "together: they share 'kv' in memory, and the pages of a model that does not both answer and draw are used by roles "
-           "of one process\n", err)
+    code, out, err = run(f"{ROOT}/workflows/policy_split.yaml", "--isolate", "brain")
+    expect("pages of a policy", code == 1 and not out and err == "error: --isolate: 'brain' and 'hand' can only be isolated "
+           "together: they share 'kv' in memory, and the pages of a model that acts are used by roles of one process\n", err)
+    code, out, err = run(f"{ROOT}/workflows/prefill_decode.yaml", "--prompt", "hi", "--isolate", "reader", "--set",
+                         "global_params.kv.ssd=/nowhere")
+    expect("pages in a folder", code == 1 and not out and err == "error: --isolate: 'reader' and 'writer' can only be isolated "
+           "together: they share 'kv' in memory, and its pages are kept in one folder (`ssd`)\n", err)
 
 
 def same_name(folder, flow):

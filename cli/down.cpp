@@ -129,8 +129,14 @@ void add_down(Command app, Chosen& chosen) {
   auto file = std::make_shared<std::string>();
   Command command =
       app.add_subcommand("down", "End the machines of a cluster that run on this computer");
-  command.add_option("--cluster", *file, "A cluster file (YAML)").type_name("FILE").required();
-  command.callback([&chosen, file] { chosen = [file] { return down(*file); }; });
+  const Option alone = command.add_option("file", *file, "A cluster file (YAML)").type_name("FILE");
+  command.add_option("--cluster", *file, "The same").type_name("FILE").excludes(alone);
+  command.callback([&chosen, file] {
+    chosen = [file] {
+      return file->empty() ? fail_usage("`sluice down` needs file: A cluster file (YAML)")
+                           : down(*file);
+    };
+  });
 }
 
 }  // namespace sluice::cli

@@ -99,7 +99,9 @@ void add_keys(Command app, Chosen& chosen) {
   };
   auto options = std::make_shared<Options>();
   Command command = app.add_subcommand("keys", "Make the keys by which machines know each other");
-  command.add_option("directory", options->directory, "Where to; made if it is not there")
+  command
+      .add_option("directory", options->directory,
+                  "The folder to write them to; made if it is not there")
       .required();
   command.add_option("--machine", options->machines, "A machine's name; may be given many times")
       .required();

@@ -253,6 +253,7 @@ int up(const NodeCommand& options, const std::vector<std::string>& plugins,
                     : machines.error().message);
   }
   int another = 0;
+  std::string why;  // nobody could ask how its processes are
   {
     const Result<LockFile> lock = lock_processes(*cluster);
     if (!lock.ok()) return fail(lock.error().message);
@@ -266,8 +267,10 @@ int up(const NodeCommand& options, const std::vector<std::string>& plugins,
         const Result<StatusSocket> status =
             StatusSocket::listen(up_status_path(cluster->folder),
                                  [&] { return launcher_json(supervisor, weights.exchange.get()); });
-        if (!status.ok()) return fail(status.error().message);
-        signals.wait();
+        if (status.ok())
+          signals.wait();
+        else
+          why = status.error().message;
       }
       AnotherSignal hurries([&] { supervisor.hurry(); });
       supervisor.stop();
@@ -276,6 +279,7 @@ int up(const NodeCommand& options, const std::vector<std::string>& plugins,
     remove_sockets(*cluster);  // before others may start machines of these names
   }
   leave_cluster_folder(cluster->folder);
+  if (!why.empty()) return fail(why);
   if (another != 0) signals.end_by(another);  // nothing is left of it by then
   return 0;
 }

@@ -216,7 +216,7 @@ std::string Restarts::waits_for() {
     if (hold_.waits(i, starts, now)) add(starting, name);
     if (!is_dead && hold_.meets(i, life, now)) add(meeting, name);
   }
-  if (!starting.empty()) return "machine " + starting + " is being started again";
+  if (!starting.empty()) return "machine " + starting + " has died and is being started again";
   if (meeting.empty()) return {};
   return "this home begins anew, and has not met machine " + meeting + " yet";
 }

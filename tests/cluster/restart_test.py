@@ -52,7 +52,7 @@ def calls_wait(folder: str, cluster: str, by_run: bool):
         for _ in range(6):
             result = home.answer(20)
             check(result is not None and result["ok"], f"a call that came while the machine was away: {result}")
-        said = home.count("machine 'eyes' is being started again; new calls wait for it")
+        said = home.count("machine 'eyes' has died and is being started again; new calls wait for it")
         check(said == round_, f"it is said {said} times in {round_} rounds")
     home.stop()
     if up is not None:

@@ -105,8 +105,10 @@ class Planner {
 
   /// Who may run from now on. `pages_free`: in the page table now, those that are reserved here
   /// among them; of `pages_all`. `batch` gets who was admitted or refused: who wants more than
-  /// there are at once, others when nobody runs whose pages could become free.
-  void admit(std::uint32_t pages_free, std::uint32_t pages_all, Batch& batch);
+  /// there are at once, others when nobody runs whose pages could become free. `more_may_come`:
+  /// from others than those who run here, for which who wants more than there is waits.
+  void admit(std::uint32_t pages_free, std::uint32_t pages_all, Batch& batch,
+             bool more_may_come = false);
   /// Who goes into the next forward.
   void plan(Nanoseconds now, Batch& batch);
   /// The forward has ended; those who were in it offer anew.
@@ -117,6 +119,8 @@ class Planner {
   bool fits(std::uint32_t pages_free) const;
   std::size_t waiting() const { return waiting_.size(); }  // for pages
   bool is_admitted(TaskId task) const;
+  /// Somebody runs who gives pages back.
+  bool runs() const { return has_admitted(true); }
   /// Pages that admitted tasks may still take.
   std::uint64_t reserved() const { return reserved_; }
   /// These, and all that those who wait want.

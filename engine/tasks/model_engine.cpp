@@ -65,7 +65,6 @@ void ModelEngine::go_on(TaskId ended, TaskId id, Task& task) {
 void ModelEngine::remove(TaskId id) {
   if (tasks_.erase(id) == 0) return;
   planner_.end(id);
-  short_since_.erase(id);
   if (source_ != nullptr) source_->forget(id);
 }
 
@@ -92,13 +91,14 @@ bool ModelEngine::plan(Nanoseconds now, std::vector<TaskId>& ended) {
   if (make_room) make_room(planner_);
   began_ = now;
   batch_.clear();
-  planner_.admit(static_cast<std::uint32_t>(pages.claim(planner_.wanted())),
-                 static_cast<std::uint32_t>(pages.pages()), batch_);
-  refuse(now, ended);
+  const std::size_t free = pages.claim(planner_.wanted());
+  planner_.admit(static_cast<std::uint32_t>(free), static_cast<std::uint32_t>(pages.pages()),
+                 batch_, more_may_come(free, now));
+  if (!batch_.admitted.empty() || planner_.waiting() == 0) short_since_.reset();
+  refuse(ended);
   // Those that are left there when something throws were never granted their pages.
   for (auto& left = batch_.admitted; !left.empty(); left.erase(left.begin())) {
     const PagesGranted granted = left.front();
-    short_since_.erase(granted.task);
     Task& task = *tasks_.find(granted.task)->second;
     task.grant(text_, granted.pages);
     planner_.took(granted.task, static_cast<std::uint32_t>(task.pages_taken()));
@@ -122,21 +122,16 @@ bool ModelEngine::plan(Nanoseconds now, std::vector<TaskId>& ended) {
   return used_ != 0;
 }
 
-bool ModelEngine::may_have(const PagesRefused& refused, Nanoseconds now) {
+bool ModelEngine::more_may_come(std::size_t free, Nanoseconds now) {
   const KvPages& pages = text_.pages();
-  if (!pages.is_attached() || refused.least > pages.pages()) return false;
-  const Nanoseconds since = short_since_.try_emplace(refused.task, now).first->second;
-  return now - since < others_patience;
+  if (planner_.runs()) short_since_.reset();  // those are waited for, however long they take
+  if (!pages.is_attached() || planner_.waiting() == 0 || free >= pages.pages()) return false;
+  if (!short_since_.has_value()) short_since_ = now;
+  return now - *short_since_ < others_patience;
 }
 
-/// Nobody of this process gives pages back; where another one may, they wait on for a while.
-void ModelEngine::refuse(Nanoseconds now, std::vector<TaskId>& ended) {
+void ModelEngine::refuse(std::vector<TaskId>& ended) {
   const KvPages& pages = text_.pages();
-  std::erase_if(batch_.refused, [&](const PagesRefused& one) {
-    if (!may_have(one, now)) return false;
-    begin(one.task, *tasks_.find(one.task)->second);
-    return true;
-  });
   ended.reserve(ended.size() + batch_.refused.size());
   for (const auto& [id, least] : batch_.refused) {
     Task& task = *tasks_.find(id)->second;
@@ -147,7 +142,6 @@ void ModelEngine::refuse(Nanoseconds now, std::vector<TaskId>& ended) {
                                         (least > pages.pages() ? "ask for less" : "end a session") +
                                         " or raise `pages`"});
     tasks_.erase(id);
-    short_since_.erase(id);
     ended.push_back(id);
   }
 }

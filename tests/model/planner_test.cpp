@@ -446,6 +446,44 @@ TEST_CASE("alone, a task gets what there is, and is refused when its least is mo
   CHECK(planner.is_admitted(3));
 }
 
+TEST_CASE(
+    "where more pages may come from elsewhere, a task waits instead of getting what there is") {
+  Planner planner({});
+  planner.begin(1, {3, 20});
+  planner.begin(2, {9, 20});
+  planner.begin(3, {1, 1});
+  planner.begin(4, {11, 20});
+  Batch batch;
+  planner.admit(8, 10, batch, true);
+  CHECK(batch.admitted.empty());  // nor does a small one overtake
+  REQUIRE(batch.refused.size() == 1);
+  CHECK(batch.refused[0].task == 4);  // there are not so many
+  CHECK_FALSE(planner.runs());
+  planner.admit(8, 10, batch);
+  REQUIRE(batch.admitted.size() == 1);
+  CHECK(batch.admitted[0].pages == 8);
+  CHECK(planner.runs());
+}
+
+TEST_CASE("who has given its pages away is waited for, and reserves none") {
+  Planner planner({});
+  planner.begin(1, {2, 6});
+  Batch batch;
+  planner.admit(10, 10, batch);
+  planner.took(1, 2);
+  planner.gave_away(1);
+  CHECK(planner.reserved() == 0);
+  planner.begin(2, {2, 5});
+  planner.admit(4, 10, batch);  // the others are where they were given
+  CHECK(batch.admitted.empty());
+  CHECK(batch.refused.empty());
+  planner.end(1);
+  CHECK(planner.reserved() == 0);
+  planner.admit(10, 10, batch);
+  REQUIRE(batch.admitted.size() == 1);
+  CHECK(batch.admitted[0].pages == 5);
+}
+
 TEST_CASE("what a task was granted and has not taken goes to the one that goes on, before others") {
   Planner planner({});
   Batch batch;

@@ -108,18 +108,35 @@ def seen(folder):
     cluster.end()
 
 
-def pid_of(cluster, name):
-    """Of a host, which may be being started again."""
+def pid_of(cluster, name, but=0):
+    """Of a host once it serves, which may be being started again: in another life than `but`."""
     while True:
-        pid = cluster.host(name)["pid"]
-        if pid > 0:
-            return pid
+        host = cluster.host(name)
+        if host["state"] == "serves" and host["pid"] != but:
+            return host["pid"]
+
+
+def kill(cluster, name):
+    pid = pid_of(cluster, name)
+    os.kill(pid, signal.SIGKILL)
+    pid_of(cluster, name, but=pid)
+
+
+def stands_still(pid):
+    """All its threads do: a signal takes a while."""
+    states = []
+    for path in glob.glob(f"/proc/{pid}/task/*/stat"):
+        with open(path, encoding="utf-8") as file:
+            states.append(file.read().rsplit(")", 1)[1].split()[0])
+    return states and all(state == "T" for state in states)
 
 
 def amid(cluster, name, line):
     """The host is stopped with the call in it."""
     pid = pid_of(cluster, name)
     os.kill(pid, signal.SIGSTOP)
+    while not stands_still(pid):
+        pass
     cluster.ask(line)
     while not cluster.host(name)["activations"]:
         pass
@@ -147,14 +164,12 @@ def killed(folder):
     result = cluster.result()
     expect("who reads has the session", texts_of(result) == alone[1] and cluster.host("reads")["pid"] == reader, (result, alone))
     expect("nothing was lost", not any("lost" in one for one in result["warnings"]), result)
-    os.kill(pid_of(cluster, "writes"), signal.SIGKILL)  # between two calls
+    kill(cluster, "writes")  # between two calls
     cluster.ask(call("third", "a", third))
     result = cluster.result()
     expect("behind a death between two calls", texts_of(result) == alone[2], (result, alone))
     writer = amid(cluster, "writes", call("reader", "a", "Never mind"))
-    os.kill(reader, signal.SIGKILL)
-    while pid_of(cluster, "reads") == reader:
-        pass
+    kill(cluster, "reads")
     os.kill(writer, signal.SIGCONT)
     result = cluster.result()
     expect("an answer whose reader died", result["ok"] and any("did not hear what was said" in one for one in result["warnings"]),
@@ -188,8 +203,7 @@ def killed_often(folder):
             os.kill(pid, signal.SIGKILL)
             died[name] = pid
     for name, pid in died.items():
-        while pid_of(cluster, name) == pid:
-            pass
+        pid_of(cluster, name, but=pid)
     for one in ended:
         expect("why one fails", one["ok"] or "died by SIGKILL" in one["error"]["message"], one)
     expect("some end well", any(one["ok"] for one in ended), ended)

@@ -168,7 +168,8 @@ def killed(folder, flow):
 
 
 def refused():
-    code, out, err = run(f"{ROOT}/workflows/policy_split.yaml", "--isolate", "brain")
+    without = [word for name in ("front", "wrist", "state", "instruction") for word in ("--without", name)]
+    code, out, err = run(f"{ROOT}/workflows/policy_split.yaml", "--isolate", "brain", *without)
     expect("pages of a policy", code == 1 and not out and err == "error: --isolate: 'brain' and 'hand' can only be isolated "
            "together: they share 'kv' in memory, and the pages of a model that acts are used by roles of one process\n", err)
     code, out, err = run(f"{ROOT}/workflows/prefill_decode.yaml", "--prompt", "hi", "--isolate", "reader", "--set",

@@ -322,6 +322,29 @@ TEST_CASE("over few pages prompts wait for answers elsewhere, and none is refuse
   CHECK(apart.free() == static_cast<std::size_t>(pages));
 }
 
+TEST_CASE("pages that another process has are waited for, and no answer is cut off for them") {
+  const Apart apart(24);
+  FakeActivation whole = message(texts[0], 1, "generate");
+  Process one("reader", pool_of(64), nullptr);
+  CHECK(one.end_of(whole) == "");
+  KvPages& other = apart.writer->chats().pages();
+  KvSequence held;
+  std::vector<CopyPage> copies;
+  const std::size_t needed = (one.report().asked + 11) / 8 + 1;
+  REQUIRE(other.extend(held, (24 - needed + 1) * 8, copies).ok());  // one more than may be had
+  FakeActivation asked = message(texts[0], 1, "generate");
+  Process& reader = *apart.reader;
+  reader.chat->admit(asked);
+  for (int i = 0; i < 5; ++i) reader.chat->step(reader.ended);
+  CHECK(reader.ended.empty());
+  CHECK(asked.frames.empty());
+  other.release(held);
+  other.settle(0);
+  for (int i = 0; i < 500 && reader.chat->busy(); ++i) reader.chat->step(reader.ended);
+  CHECK(reader.outcome(asked) == "");
+  CHECK(said(asked) == said(whole));
+}
+
 TEST_CASE("how far an answer is travels whole, and what cannot be is refused") {
   Generation begun;
   begun.options.tokens_max = 40;

@@ -336,7 +336,7 @@ Result<void> ChatSessions::settle_history(const std::string& session, const std:
   SLUICE_CHECK(engine_ != nullptr, "no role over these pages was made");
   std::optional<ChatHistories::Settled> settled;
   Result<void> outcome;
-  if (kept.is_there) settled.emplace().behind = kept.part.behind;
+  if (kept.is_there) settled = ChatHistories::Settled{kept.part.behind, {}};
   for (const HistoryRecord& record : kept.part.records) {
     const std::size_t at = settled ? settled->behind.count + settled->messages.size() : 0;
     Result<ChatMessage> message =

@@ -234,4 +234,10 @@ TEST_CASE("CRC-32C is the same whichever way it is taken, for all lengths and pl
     CHECK(is_same(1 + size % 63, size));
   }
   for (const std::size_t at : {0, 1, 8, 63}) CHECK(is_same(at, (1U << 20U) + 3));
+  // To whole rows of the cache's, where large copies go past it.
+  const std::size_t row = (64 - reinterpret_cast<std::uintptr_t>(copy.data()) % 64) % 64;
+  for (const std::size_t size : {32'767, 32'768, 32'769, 65'536, 65'599, 1'048'579}) {
+    CAPTURE(size);
+    CHECK(is_same(row, size));
+  }
 }

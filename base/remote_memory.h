@@ -12,6 +12,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -31,8 +32,10 @@ class RemoteRegion {
    public:
     virtual ~Listener() = default;
     /// On threads of the memory's, of different reads at once; must return soon. `bytes`: what was
-    /// read and has no other place, one part behind the other; null: it could not be read.
-    virtual void read_ended(std::uint64_t number, Ref<Buffer> bytes) = 0;
+    /// read and has no other place, one part behind the other; null: it could not be read. `sum`:
+    /// the CRC-32C of what was written to the place, where it was summed as it was; else none.
+    virtual void read_ended(std::uint64_t number, Ref<Buffer> bytes,
+                            std::optional<std::uint32_t> sum) = 0;
   };
 
   virtual ~RemoteRegion() = default;

@@ -14,6 +14,7 @@ constexpr std::uint32_t magic = 0x47504c53;  // "SLPG"
 constexpr std::size_t head_bytes = 16;
 constexpr std::size_t key_bytes = 32;
 constexpr std::size_t page_head_bytes = head_bytes + 16 + key_bytes + 12;
+constexpr std::size_t place_bytes = page_head_bytes - head_bytes + 4;
 
 enum class Kind : std::uint8_t {
   hello = 1,
@@ -28,7 +29,7 @@ enum class Kind : std::uint8_t {
   proof,
   ask_places,
   region,
-  place
+  places
 };
 
 class Writer {
@@ -112,6 +113,12 @@ void write_head(const PageHead& head, Writer& writer) {
   writer.number(head.crc32c, 4);
 }
 
+void write_end(const End& end, Writer& writer) {
+  writer.number(end.pages, 4);
+  writer.number(static_cast<std::uint64_t>(end.status), 1);
+  writer.number(end.receipt, 8);
+}
+
 Hello read_hello(Reader& reader) {
   Hello hello;
   for (std::uint8_t& byte : hello.layout) byte = static_cast<std::uint8_t>(reader.number(1));
@@ -138,13 +145,6 @@ PageHead read_head(std::uint64_t id, Reader& reader) {
   head.length = static_cast<std::uint32_t>(reader.number(4));
   head.crc32c = static_cast<std::uint32_t>(reader.number(4));
   return head;
-}
-
-Place read_place(std::uint64_t id, Reader& reader) {
-  Place place;
-  place.head = read_head(id, reader);
-  place.page = static_cast<std::uint32_t>(reader.number(4));
-  return place;
 }
 
 std::optional<Message> read_region(Reader& reader) {
@@ -177,6 +177,18 @@ std::optional<End> read_end(std::uint64_t id, Reader& reader) {
   end.status = static_cast<End::Status>(status);
   end.receipt = reader.number(8);
   return end;
+}
+
+std::optional<Places> read_places(std::uint64_t id, Reader& reader) {
+  const std::optional<End> end = read_end(id, reader);
+  if (!end || end->pages > keys_most || reader.left() != end->pages * place_bytes)
+    return std::nullopt;
+  Places read{std::vector<Place>(end->pages), *end};
+  for (Place& place : read.places) {
+    place.head = read_head(id, reader);
+    place.page = static_cast<std::uint32_t>(reader.number(4));
+  }
+  return read;
 }
 
 Found read_found(std::uint64_t id, Reader& reader) {
@@ -219,9 +231,7 @@ Bytes encode(const Found& found) {
 
 Bytes encode(const End& end) {
   Writer writer(Kind::end, end.id, 13);
-  writer.number(end.pages, 4);
-  writer.number(static_cast<std::uint64_t>(end.status), 1);
-  writer.number(end.receipt, 8);
+  write_end(end, writer);
   return writer.take();
 }
 
@@ -261,10 +271,14 @@ Bytes encode(const PageHead& head) {
   return writer.take();
 }
 
-Bytes encode(const Place& place) {
-  Writer writer(Kind::place, place.head.id, page_head_bytes - head_bytes + 4);
-  write_head(place.head, writer);
-  writer.number(place.page, 4);
+Bytes encode(const Places& said) {
+  SLUICE_CHECK(said.places.size() <= keys_most && said.places.size() == said.end.pages);
+  Writer writer(Kind::places, said.end.id, 13 + said.places.size() * place_bytes);
+  write_end(said.end, writer);
+  for (const Place& place : said.places) {
+    write_head(place.head, writer);
+    writer.number(place.page, 4);
+  }
   return writer.take();
 }
 
@@ -303,8 +317,8 @@ std::optional<Message> decode(std::span<const std::byte> message, std::span<cons
     case Kind::ask_places:
       made = Ask{id, read_keys(reader), static_cast<Kind>(kind) == Kind::ask_places};
       break;
-    case Kind::place:
-      made = read_place(id, reader);
+    case Kind::places:
+      if (std::optional<Places> places = read_places(id, reader)) made = *std::move(places);
       break;
     case Kind::region:
       return id == 0 ? read_region(reader) : std::nullopt;

@@ -21,7 +21,7 @@ namespace sluice::pages {
 
 using Bytes = std::vector<std::byte>;
 
-inline constexpr std::uint8_t version = 3;
+inline constexpr std::uint8_t version = 4;
 inline constexpr std::size_t keys_most = 4096;  // of one question
 inline constexpr std::size_t note_bytes_most = 1U << 20U;
 inline constexpr std::uint32_t page_bytes_most = 32U << 20U;  // a message holds one page
@@ -79,13 +79,18 @@ struct Place {
   PageHead head;
   std::uint32_t page = 0;  // of the region
 };
-/// Behind the pages of an answer.
+/// Behind the pages of an answer, or all of one that has none.
 struct End {
   enum class Status : std::uint8_t { done = 0, missing = 1, busy = 2, refused = 3 };
   std::uint64_t id = 0;
   std::uint32_t pages = 0;
   Status status = Status::done;
   std::uint64_t receipt = 0;
+};
+/// A whole answer: the places, at most `keys_most`, and its end, that counts them.
+struct Places {
+  std::vector<Place> places;  // of the question `end.id`, as their heads say too
+  End end;
 };
 /// Of an answer that has come, wanted or not. Nobody knows a receipt who has not read the answer,
 /// so what is on its way stays owed.
@@ -103,7 +108,7 @@ struct Noted {
 };
 
 using Message = std::variant<Hello, Proof, Find, Found, Ask, PageContent, End, Took, Note, Noted,
-                             Region, Place>;
+                             Region, Places>;
 
 Bytes encode(const Hello& hello);
 Bytes encode(const Proof& proof);
@@ -115,7 +120,7 @@ Bytes encode(const Took& took);
 Bytes encode(const Note& note);
 Bytes encode(const Noted& noted);
 Bytes encode(const Region& region);
-Bytes encode(const Place& place);
+Bytes encode(const Places& places);
 Bytes encode(const PageContent& page);
 /// The same in steps, for content that is copied once: room for it and a head, then the content
 /// behind it, then the head.

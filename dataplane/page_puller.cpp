@@ -94,7 +94,10 @@ void PagePuller::take(PeerLife from, Bytes message, std::int64_t now, const Ref<
   if (const Found* found = std::get_if<Found>(&*read)) return take_found(from, *found);
   if (const PageContent* page = std::get_if<PageContent>(&*read))
     return take_page(from, *page, now);
-  if (const Place* place = std::get_if<Place>(&*read)) return take_place(from, *place, now);
+  if (const Places* said = std::get_if<Places>(&*read)) {
+    for (const Place& place : said->places) take_place(from, place, now);
+    return take_end(from, said->end, now);
+  }
   if (const End* end = std::get_if<End>(&*read)) return take_end(from, *end, now);
   ++stale_;
 }
@@ -175,7 +178,12 @@ void PagePuller::arrive(const Question& question, std::size_t page, bool is_read
   event.is_read = is_read;
   pull.heard = now;
   peers_.at(question.peer).pause = 0;
-  pull.early.emplace(event.pages, std::move(event));
+  if (event.pages == pull.got) {
+    ++pull.got;
+    events_.push_back(std::move(event));
+  } else {
+    pull.early.emplace(event.pages, std::move(event));
+  }
   for (auto next = pull.early.begin(); next != pull.early.end() && next->first == pull.got;
        next = pull.early.erase(next)) {
     ++pull.got;

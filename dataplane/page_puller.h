@@ -70,7 +70,7 @@ class PagePuller {
   static constexpr std::size_t peers_asked = 8;                          // of one pull
   static constexpr std::size_t in_flight_most = std::size_t{16} << 20U;  // of one peer, or one ask
   static constexpr std::size_t questions_most = 32;  // of each kind, to one peer
-  static constexpr std::size_t early_most = 16;      // places that are asked for at once
+  static constexpr std::size_t early_most = 64;      // places that are asked for at once
 
   explicit PagePuller(const pages::Hello& self) : self_(self) {}
 
@@ -105,9 +105,10 @@ class PagePuller {
   void opened(PeerLife peer, std::uint32_t pages);
   void closed(PeerLife peer);
   /// Of a `PageRead`: its stamp, the page being in its place; null: it could not be read.
-  /// `is_whole`: what somebody found who has looked already; none: it is looked at here.
-  void read_ended(std::uint64_t number, const Ref<Buffer>& stamp, std::int64_t now,
-                  std::optional<bool> is_whole = {});
+  void read_ended(std::uint64_t number, const Ref<Buffer>& stamp, std::int64_t now);
+  /// The same, where somebody has looked at both: whether they are whole; none: it could not be
+  /// read.
+  void verified(std::uint64_t number, std::optional<bool> is_whole, std::int64_t now);
   /// What is to be read, since the last time. Each ends once, whatever becomes of its pull.
   std::vector<PageRead> take_reads() { return std::exchange(reads_, {}); }
 

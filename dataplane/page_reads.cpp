@@ -76,8 +76,15 @@ void PagePuller::take_early(Pull& pull, std::int64_t now) {
   if (question.end.has_value() && question.reading == 0) finish(it, now);
 }
 
-void PagePuller::read_ended(std::uint64_t number, const Ref<Buffer>& stamp, std::int64_t now,
-                            std::optional<bool> is_whole) {
+void PagePuller::read_ended(std::uint64_t number, const Ref<Buffer>& stamp, std::int64_t now) {
+  const auto it = reading_.find(number);
+  std::optional<bool> whole;
+  if (stamp && it != reading_.end())
+    whole = is_whole(bytes_of(it->second.place), bytes_of(stamp), it->second.head);
+  verified(number, whole, now);
+}
+
+void PagePuller::verified(std::uint64_t number, std::optional<bool> is_whole, std::int64_t now) {
   const auto it = reading_.find(number);
   if (it == reading_.end()) {
     ++stale_;
@@ -89,14 +96,12 @@ void PagePuller::read_ended(std::uint64_t number, const Ref<Buffer>& stamp, std:
   Question& question = asked->second;
   --question.reading;
   Peer& peer = peers_.at(reading.peer);
-  if (!stamp) closed(reading.peer);
+  if (!is_whole) closed(reading.peer);
   if (question.pull == 0) {
     ++stale_;
-  } else if (!stamp) {
+  } else if (!is_whole) {
     end(pulls_.find(question.pull), PullEnd::lost, now);
-  } else if (!(is_whole
-                   ? *is_whole
-                   : sluice::is_whole(bytes_of(reading.place), bytes_of(stamp), reading.head))) {
+  } else if (!*is_whole) {
     peer.read_pause =
         peer.read_pause == 0 ? first_pause : std::min(2 * peer.read_pause, longest_pause);
     peer.read_until = now + peer.read_pause;

@@ -3,26 +3,28 @@
 #include <algorithm>
 
 #include "base/crc32c.h"
-#include "base/little_endian.h"
 
 namespace sluice {
 
 std::array<std::byte, PageRegion::stamp_bytes> stamp_of(const pages::PageHead& head) {
-  pages::Bytes words;
-  append_little_endian(head.incarnation, 8, words);
-  append_little_endian(head.generation, 8, words);
-  for (const std::uint64_t word : head.key.words) append_little_endian(word, 8, words);
-  append_little_endian(head.length, 4, words);
-  append_little_endian(head.crc32c, 4, words);
+  const auto& key = head.key.words;
+  const std::uint64_t words[] = {head.incarnation,
+                                 head.generation,
+                                 key[0],
+                                 key[1],
+                                 key[2],
+                                 key[3],
+                                 head.length | std::uint64_t{head.crc32c} << 32U};
   std::array<std::byte, PageRegion::stamp_bytes> stamp{};
-  std::ranges::copy(words, stamp.begin());
+  for (std::size_t i = 0; i < 8 * std::size(words); ++i)
+    stamp[i] = static_cast<std::byte>(words[i / 8] >> i % 8 * 8);
   return stamp;
 }
 
 bool is_whole(std::span<const std::byte> page, std::span<const std::byte> stamp,
-              const pages::PageHead& head) {
+              const pages::PageHead& head, std::optional<std::uint32_t> sum) {
   return page.size() == head.length && std::ranges::equal(stamp, stamp_of(head)) &&
-         crc32c(page) == head.crc32c;
+         (sum ? *sum : crc32c(page)) == head.crc32c;
 }
 
 }  // namespace sluice

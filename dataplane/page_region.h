@@ -10,6 +10,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 
 #include "base/remote_memory.h"
@@ -40,8 +41,9 @@ struct PageRegion {
 /// Of a page with this head, whatever question it answers.
 std::array<std::byte, PageRegion::stamp_bytes> stamp_of(const pages::PageHead& head);
 
-/// What was read of a page and, afterwards, of its stamp is what the head says, whole.
+/// What was read of a page and, afterwards, of its stamp is what the head says, whole. `sum`: the
+/// page's CRC-32C, of what was written where it is now; none: it is made here.
 bool is_whole(std::span<const std::byte> page, std::span<const std::byte> stamp,
-              const pages::PageHead& head);
+              const pages::PageHead& head, std::optional<std::uint32_t> sum = {});
 
 }  // namespace sluice

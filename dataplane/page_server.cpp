@@ -74,16 +74,19 @@ void PageServer::begin(PeerLife peer, Peer& known, const Ask& ask, std::vector<P
   answers_.push_back({peer, ask, 0});
 }
 
-PageHead PageServer::head_of(const Answer& answer, const ServedPage& page) const {
-  return {answer.ask.id, self_.incarnation, page.generation, answer.ask.keys[answer.sent],
-          answer.sent,   self_.page_bytes,  page.crc32c};
+PageHead PageServer::head_of(const Ask& ask, std::uint32_t index, const ServedPage& page) const {
+  return {ask.id, self_.incarnation, page.generation, ask.keys[index],
+          index,  self_.page_bytes,  page.crc32c};
 }
 
-bool PageServer::send_place(const Answer& answer, PageLookup& lookup,
-                            std::vector<PeerMessage>& out) const {
-  const std::optional<PlacedPage> one = lookup.place(answer.ask.keys[answer.sent]);
-  if (one) out.push_back({answer.peer, encode(Place{head_of(answer, one->served), one->page})});
-  return one.has_value();
+std::vector<Place> PageServer::places(const Ask& ask, PageLookup& lookup) const {
+  std::vector<Place> places;
+  for (std::uint32_t index = 0; index < ask.keys.size(); ++index) {
+    const std::optional<PlacedPage> one = lookup.place(ask.keys[index]);
+    if (!one) break;
+    places.push_back({head_of(ask, index, one->served), one->page});
+  }
+  return places;
 }
 
 bool PageServer::send_page(const Answer& answer, PageLookup& lookup, std::vector<PeerMessage>& out,
@@ -91,13 +94,15 @@ bool PageServer::send_page(const Answer& answer, PageLookup& lookup, std::vector
   const PageKey& key = answer.ask.keys[answer.sent];
   if (Ref<Buffer> body = make ? make(answer.peer, self_.page_bytes) : Ref<Buffer>()) {
     const auto page = lookup.copy(key, {body->data(), body->size()});
-    if (page) out.push_back({answer.peer, encode(head_of(answer, *page)), std::move(body)});
+    if (page)
+      out.push_back(
+          {answer.peer, encode(head_of(answer.ask, answer.sent, *page)), std::move(body)});
     return page.has_value();
   }
   Bytes message = page_message(self_.page_bytes);
   const std::optional<ServedPage> page = lookup.append(key, message);
   if (!page) return false;
-  write_page_head(head_of(answer, *page), message);
+  write_page_head(head_of(answer.ask, answer.sent, *page), message);
   out.push_back({answer.peer, std::move(message)});
   return true;
 }
@@ -105,22 +110,27 @@ bool PageServer::send_page(const Answer& answer, PageLookup& lookup, std::vector
 void PageServer::go_on(PageLookup& lookup, std::vector<PeerMessage>& out, const MakeBody& make) {
   if (answers_.empty()) return;
   Answer& answer = answers_.front();
-  const bool all = answer.sent == answer.ask.keys.size();
-  const bool places = answer.ask.for_places;
-  if (!all && (places ? send_place(answer, lookup, out) : send_page(answer, lookup, out, make))) {
+  std::vector<Place> told;
+  if (answer.ask.for_places) {
+    told = places(answer.ask, lookup);
+    answer.sent = static_cast<std::uint32_t>(told.size());
+    counts_.placed += answer.sent;
+  } else if (answer.sent < answer.ask.keys.size() && send_page(answer, lookup, out, make)) {
     ++answer.sent;
-    ++(places ? counts_.placed : counts_.pages);
+    ++counts_.pages;
     counts_.bytes += owed_for(answer.ask, 1);
     return;
   }
+  const bool all = answer.sent == answer.ask.keys.size();
   counts_.missing += all ? 0 : 1;
   Peer& known = peers_.at(answer.peer);
   --known.answers;
   known.owed -= owed_for(answer.ask, answer.ask.keys.size() - answer.sent);
   const End::Status status = all ? End::Status::done : End::Status::missing;
   const std::size_t bytes = owed_for(answer.ask, answer.sent);
-  out.push_back(
-      {answer.peer, encode(End{answer.ask.id, answer.sent, status, reply(known, bytes)})});
+  const End end{answer.ask.id, answer.sent, status, reply(known, bytes)};
+  const bool for_places = answer.ask.for_places;
+  out.push_back({answer.peer, for_places ? encode(Places{std::move(told), end}) : encode(end)});
   answers_.pop_front();
 }
 

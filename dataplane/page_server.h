@@ -83,7 +83,7 @@ class PageServer {
             std::vector<PeerMessage>& out);
   /// Answers with pages are under way.
   bool has_more() const { return !answers_.empty(); }
-  /// Appends the next page of the one that was asked for first, or its end.
+  /// Appends the next page of the one that was asked for first, or its end; or all its places.
   void go_on(PageLookup& lookup, std::vector<PeerMessage>& out, const MakeBody& make = {});
   /// That a note has arrived. False: too much is owed, and the note does not count.
   bool take_note(PeerLife peer, std::uint64_t id, std::vector<PeerMessage>& out);
@@ -116,9 +116,11 @@ class PageServer {
   std::size_t owed_for(const pages::Ask& ask, std::size_t count) const {
     return ask.for_places ? 0 : count * self_.page_bytes;
   }
-  pages::PageHead head_of(const Answer& answer, const ServedPage& page) const;
+  /// Of the page `index` that it asks for.
+  pages::PageHead head_of(const pages::Ask& ask, std::uint32_t index, const ServedPage& page) const;
+  /// As far as they are there.
+  std::vector<pages::Place> places(const pages::Ask& ask, PageLookup& lookup) const;
   /// False: it is not there.
-  bool send_place(const Answer& answer, PageLookup& lookup, std::vector<PeerMessage>& out) const;
   bool send_page(const Answer& answer, PageLookup& lookup, std::vector<PeerMessage>& out,
                  const MakeBody& make) const;
   static void took(Peer& known, std::uint64_t receipt, PageServerCounts& counts);

@@ -245,7 +245,7 @@ void KvPeers::arrived(PeerLife peer, std::vector<std::byte> bytes, Ref<Buffer> b
   else if (const auto* noted = std::get_if<pages::Noted>(&*message))
     hear(peer, *noted);
   else if (std::get_if<pages::Found>(&*message) || std::get_if<pages::PageContent>(&*message) ||
-           std::get_if<pages::End>(&*message) || std::get_if<pages::Place>(&*message))
+           std::get_if<pages::End>(&*message) || std::get_if<pages::Places>(&*message))
     hold(peer, News::Kind::message, std::move(bytes), std::move(body));
   else if (std::get_if<pages::Region>(&*message))
     hold(peer, News::Kind::region, std::move(bytes), {});
@@ -257,13 +257,16 @@ void KvPeers::arrived(PeerLife peer, std::vector<std::byte> bytes, Ref<Buffer> b
 
 void KvPeers::take_news(std::int64_t now) {
   std::deque<News> news;
+  std::vector<ReadEnd> ends;
   {
     const std::lock_guard lock(mutex_);
     news.swap(news_);
+    ends.swap(read_ends_);
+    is_read_amiss_ = false;
     news_bytes_.clear();
-    reads_untold_ = 0;
   }
   for (News& one : news) take(one, now);
+  for (const ReadEnd& one : ends) take_read(one, now);
   std::erase_if(left_, [](const auto& one) { return !one->is_written(); });
   const std::lock_guard lock(mutex_);
   counts_.stale = puller_.stale();
@@ -279,8 +282,6 @@ void KvPeers::take(News& one, std::int64_t now) {
       return puller_.lost(one.peer, now);
     case News::Kind::region:
       return reach(one.peer, one.message);
-    case News::Kind::read:
-      return take_read(one, now);
     case News::Kind::message:
       return puller_.take(one.peer, std::move(one.message), now, one.body);
   }
@@ -341,17 +342,19 @@ void KvPeers::forget(std::uint64_t task) {
 
 void KvPeers::send_all() {
   for (PeerMessage& one : puller_.take_out()) port_.send(channel_, one.peer, std::move(one.bytes));
-  for (const PageRead& one : puller_.take_reads()) {
+  const std::vector<PageRead> reads = puller_.take_reads();
+  if (reads.empty()) return;
+  {
+    const std::lock_guard lock(mutex_);
+    for (const PageRead& one : reads)
+      if (regions_.contains(one.peer)) readings_[one.number] = {one.peer, one.head, one.place};
+  }
+  for (const PageRead& one : reads) {
     const auto region = regions_.find(one.peer);
-    if (region == regions_.end()) {
-      read_ended(one.number, {});  // it has gone meanwhile
-      continue;
-    }
-    {
-      const std::lock_guard lock(mutex_);
-      readings_[one.number] = {one.peer, one.head, one.place};
-    }
-    region->second->read(one.number, one.content, one.stamp, one.place);
+    if (region == regions_.end())
+      read_ended(one.number, {}, {});  // it has gone meanwhile
+    else
+      region->second->read(one.number, one.content, one.stamp, one.place);
   }
 }
 
@@ -583,13 +586,13 @@ KvPeers::Counts KvPeers::counts() const {
 
 /// What the owner is woken for.
 bool KvPeers::is_news() const {
-  return news_.size() > reads_untold_ || reads_untold_ >= reads_at_once ||
-         (reads_untold_ > 0 && readings_.empty());
+  return !news_.empty() || is_read_amiss_ || read_ends_.size() >= reads_at_once ||
+         (!read_ends_.empty() && readings_.empty());
 }
 
 std::size_t KvPeers::unheard() const {
   const std::lock_guard lock(mutex_);
-  return news_.size();
+  return news_.size() + read_ends_.size();
 }
 
 }  // namespace sluice

@@ -49,7 +49,7 @@ class KvPeers final : public PageSource,
   static constexpr std::size_t words_bytes_most = std::size_t{32} << 20U;
   /// The owner is told of so many pages at once that were read where they stand, or of those that
   /// there are when none is on its way.
-  static constexpr std::size_t reads_at_once = 16;
+  static constexpr std::size_t reads_at_once = 32;
   /// At the end, for reads that are under way to leave the pool's pages.
   static constexpr std::chrono::seconds leaving_most{2};
 
@@ -110,16 +110,18 @@ class KvPeers final : public PageSource,
 
  private:
   struct News {
-    enum class Kind : std::uint8_t { met, lost, message, region, read };
+    enum class Kind : std::uint8_t { met, lost, message, region };
     Kind kind = Kind::message;
     PeerLife peer;
     pages::Bytes message = {};
-    pages::Hello hello = {};   // of one that was met
-    Ref<Buffer> body = {};     // of a message whose end stands elsewhere; a stamp that was read
-    std::uint64_t number = 0;  // of a read that has ended
-    PeerLife owner = {};       // of what was read
-    bool is_whole = false;     // what was read
+    pages::Hello hello = {};  // of one that was met
+    Ref<Buffer> body = {};    // of a message whose end stands elsewhere
     std::size_t bytes() const { return message.size() + (body ? body->size() : 0); }
+  };
+  struct ReadEnd {
+    std::uint64_t number = 0;
+    PeerLife owner;                // of what was read
+    std::optional<bool> is_whole;  // none: it could not be read
   };
   struct Telling {
     PeerLife peer;
@@ -155,7 +157,8 @@ class KvPeers final : public PageSource,
   }
   void arrived(PeerLife peer, std::vector<std::byte> message, Ref<Buffer> body) override;
   /// Looks at what was read on the thread that has it in its cache.
-  void read_ended(std::uint64_t number, Ref<Buffer> bytes) override;
+  void read_ended(std::uint64_t number, Ref<Buffer> bytes,
+                  std::optional<std::uint32_t> sum) override;
   /// What is read of it ends unheard.
   void close_region(PeerLife peer);
   void take_handshake(PeerLife peer, const PageHandshake::Outcome& outcome);
@@ -177,7 +180,7 @@ class KvPeers final : public PageSource,
   bool is_news() const;  // under the lock
   void take_news(std::int64_t now);
   void take(News& one, std::int64_t now);
-  void take_read(News& one, std::int64_t now);
+  void take_read(const ReadEnd& one, std::int64_t now);
   /// The peer's pages can be read from now on, if what it says of them can be.
   void reach(PeerLife peer, const pages::Bytes& message);
   void take_events(std::int64_t now, bool waits);
@@ -226,7 +229,8 @@ class KvPeers final : public PageSource,
     Ref<Buffer> place;
   };
   std::map<std::uint64_t, Reading> readings_;  // under way, by number
-  std::size_t reads_untold_ = 0;               // whole ones among `news_`
+  std::vector<ReadEnd> read_ends_;             // that the owner has not heard of
+  bool is_read_amiss_ = false;                 // one of those is not whole
   // By machine: how many lives it says that it has is its choice.
   std::map<std::uint32_t, std::size_t> news_bytes_;
   std::map<std::uint64_t, Telling> telling_;

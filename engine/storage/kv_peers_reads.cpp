@@ -18,13 +18,13 @@ void KvPeers::reach(PeerLife peer, const pages::Bytes& message) {
   puller_.opened(peer, region.pages);
 }
 
-void KvPeers::take_read(News& one, std::int64_t now) {
-  const bool is_there = one.body || !regions_.contains(one.owner);
+void KvPeers::take_read(const ReadEnd& one, std::int64_t now) {
+  const bool is_there = one.is_whole.has_value() || !regions_.contains(one.owner);
   if (!is_there && unreadable_.insert(one.owner).second)
     port_.notice(one.owner.machine,
                  "has pages that cannot be read where they stand: its memory is not reached, or "
                  "not in time; they come in messages until it joins again");
-  puller_.read_ended(one.number, one.body, now, one.is_whole);
+  puller_.verified(one.number, one.is_whole, now);
 }
 
 void KvPeers::close_region(PeerLife peer) {
@@ -34,23 +34,25 @@ void KvPeers::close_region(PeerLife peer) {
   std::erase_if(readings_, [&](const auto& one) { return one.second.peer == peer; });
 }
 
-void KvPeers::read_ended(std::uint64_t number, Ref<Buffer> bytes) {
-  News one{News::Kind::read, {}, {}, {}, std::move(bytes)};
-  one.number = number;
+void KvPeers::read_ended(std::uint64_t number, Ref<Buffer> bytes,
+                         std::optional<std::uint32_t> sum) {
+  ReadEnd end{number, {}, {}};
   std::unique_lock lock(mutex_);
-  const auto reading = readings_.extract(number);
-  lock.unlock();
+  auto reading = readings_.extract(number);
   if (!reading.empty()) {
-    one.owner = reading.mapped().peer;
-    const Reading& read = reading.mapped();
-    one.is_whole = one.body && is_whole(bytes_of(read.place), bytes_of(one.body), read.head);
+    Reading& read = reading.mapped();
+    end.owner = read.peer;
+    if (!sum) lock.unlock();  // that takes a while
+    if (bytes) end.is_whole = is_whole(bytes_of(read.place), bytes_of(bytes), read.head, sum);
+    if (!sum) lock.lock();
     // Before the owner hears of it, which may give the page away then.
-    reading.mapped().place = {};
+    read.place = {};
+  } else if (bytes) {
+    end.is_whole = false;  // nobody waits for it
   }
-  lock.lock();
-  counts_.not_read += one.body ? 0 : 1;
-  reads_untold_ += one.is_whole ? 1 : 0;
-  news_.push_back(std::move(one));
+  counts_.not_read += bytes ? 0 : 1;
+  is_read_amiss_ = is_read_amiss_ || !end.is_whole.value_or(false);
+  read_ends_.push_back(end);
   if (is_news()) news_came_.notify_all();
 }
 

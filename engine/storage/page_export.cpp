@@ -3,6 +3,7 @@
 #include <array>
 #include <atomic>
 #include <cstring>
+#include <utility>
 
 #include "base/check.h"
 #include "base/crc32c.h"
@@ -34,8 +35,9 @@ void PageExport::published(Page page) {
 void PageExport::dropped(Page page) {
   const std::lock_guard lock(mutex_);
   by_word_.erase(entries_[page].key.words[0]);
+  if (entries_[page].is_stamped)
+    write_stamp(page, std::array<std::byte, PageRegion::stamp_bytes>{});
   entries_[page] = {};
-  if (!stamps_.empty()) write_stamp(page, std::array<std::byte, PageRegion::stamp_bytes>{});
 }
 
 /// Word by word, for peers read it meanwhile; before all that is written behind it.
@@ -44,7 +46,8 @@ void PageExport::write_stamp(Page page, std::span<const std::byte> stamp) {
     std::uint64_t word = 0;
     std::memcpy(&word, stamp.data() + at, sizeof word);
     auto* const place = stamps_.data() + page * PageRegion::stamp_bytes + at;
-    std::atomic_ref(*reinterpret_cast<std::uint64_t*>(place)).store(word);
+    std::atomic_ref(*reinterpret_cast<std::uint64_t*>(place))
+        .store(word, std::memory_order_release);
   }
   std::atomic_thread_fence(std::memory_order_seq_cst);
 }
@@ -81,7 +84,8 @@ std::optional<PlacedPage> PageExport::place(const PageKey& key) {
   if (page == no_page) return std::nullopt;
   const ServedPage one = served(page);
   const auto bytes = static_cast<std::uint32_t>(pool_.shape().page_bytes());
-  write_stamp(page, stamp_of({0, incarnation_, one.generation, key, 0, bytes, one.crc32c}));
+  if (!std::exchange(entries_[page].is_stamped, true))
+    write_stamp(page, stamp_of({0, incarnation_, one.generation, key, 0, bytes, one.crc32c}));
   return PlacedPage{one, page};
 }
 

@@ -38,6 +38,7 @@ class PageExport final : public PageWatcher, public PageLookup {
     PageKey key;
     std::uint64_t generation = 0;
     std::optional<std::uint32_t> crc32c;
+    bool is_stamped = false;
   };
   /// Under the lock. `no_page`: it is not there.
   Page find(const PageKey& key) const;

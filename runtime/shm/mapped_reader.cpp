@@ -5,12 +5,11 @@
 
 #include <algorithm>
 #include <array>
-#include <atomic>
 #include <cerrno>
-#include <cstring>
 #include <utility>
 
 #include "base/file_packets.h"
+#include "base/mapped_parts.h"
 #include "base/page_memory.h"
 #include "runtime/shm/packets.h"
 
@@ -28,9 +27,9 @@ int milliseconds_until(std::chrono::steady_clock::time_point time) {
 
 }  // namespace
 
-void MappedRemote::tell(std::uint64_t number, Ref<Buffer> bytes) {
+void MappedRemote::tell(std::uint64_t number, Ref<Buffer> bytes, std::optional<std::uint32_t> sum) {
   const std::shared_lock lock(told_);
-  if (listener_ != nullptr) listener_->read_ended(number, std::move(bytes));
+  if (listener_ != nullptr) listener_->read_ended(number, std::move(bytes), sum);
 }
 
 MappedReader::MappedReader(const MappedMemoryOptions& options, unsigned threads)
@@ -194,18 +193,12 @@ void MappedReader::perform(Work work, const Ref<Buffer>& from) {
     return part.offset <= from->size() && part.size <= from->size() - part.offset;
   };
   Ref<Buffer> bytes;
-  const std::size_t unplaced = read.to ? 0 : read.first.size;
   if (from && is_within(read.first) && is_within(read.then))
-    bytes = landing_->take(unplaced + read.then.size);
-  if (bytes) {
-    std::memcpy((read.to ? read.to : bytes)->data(), from->data() + read.first.offset,
-                read.first.size);
-    // What says whether the first is whole is looked at behind all of it.
-    std::atomic_thread_fence(std::memory_order_seq_cst);
-    std::memcpy(bytes->data() + unplaced, from->data() + read.then.offset, read.then.size);
-  }
+    bytes = landing_->take((read.to ? 0 : read.first.size) + read.then.size);
+  std::optional<std::uint32_t> sum;
+  if (bytes) sum = copy_parts(from->data(), read.first, read.then, read.to, bytes->data());
   read.to = {};
-  work.remote->tell(read.number, std::move(bytes));
+  work.remote->tell(read.number, std::move(bytes), sum);
 }
 
 }  // namespace sluice::shm

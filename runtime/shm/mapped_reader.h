@@ -11,6 +11,7 @@
 #include <deque>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <shared_mutex>
 #include <thread>
 #include <vector>
@@ -41,7 +42,7 @@ class MappedRemote {
  private:
   friend class MappedReader;
   /// Unheard once it is closed.
-  void tell(std::uint64_t number, Ref<Buffer> bytes);
+  void tell(std::uint64_t number, Ref<Buffer> bytes, std::optional<std::uint32_t> sum);
 
   const MappedKey key_;
   std::shared_mutex told_;  // held while the listener is called

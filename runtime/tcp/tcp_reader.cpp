@@ -19,7 +19,7 @@ constexpr std::size_t step_bytes = std::size_t{64} << 10U;
 
 void Remote::tell(std::uint64_t number, Ref<Buffer> bytes) {
   const std::lock_guard lock(mutex_);
-  if (listener_ != nullptr) listener_->read_ended(number, std::move(bytes));
+  if (listener_ != nullptr) listener_->read_ended(number, std::move(bytes), {});
 }
 
 void Remote::close() {

@@ -79,7 +79,7 @@ bool find_all(void* from, Library& made) {
          find(from, "ucp_ep_close_nbx", made.ep_close_nbx) &&
          find(from, "ucp_ep_rkey_unpack", made.ep_rkey_unpack) &&
          find(from, "ucp_rkey_destroy", made.rkey_destroy) &&
-         find(from, "ucp_get_nbx", made.get_nbx) &&
+         find(from, "ucp_rkey_ptr", made.rkey_ptr) && find(from, "ucp_get_nbx", made.get_nbx) &&
          find(from, "ucp_request_check_status", made.request_check_status) &&
          find(from, "ucp_request_free", made.request_free) &&
          find(from, "ucs_status_string", made.status_string);

@@ -37,6 +37,7 @@ struct Library {
   decltype(&::ucp_ep_close_nbx) ep_close_nbx = nullptr;
   decltype(&::ucp_ep_rkey_unpack) ep_rkey_unpack = nullptr;
   decltype(&::ucp_rkey_destroy) rkey_destroy = nullptr;
+  decltype(&::ucp_rkey_ptr) rkey_ptr = nullptr;
   decltype(&::ucp_get_nbx) get_nbx = nullptr;
   decltype(&::ucp_request_check_status) request_check_status = nullptr;
   decltype(&::ucp_request_free) request_free = nullptr;

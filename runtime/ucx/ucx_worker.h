@@ -14,6 +14,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <thread>
 #include <variant>
 #include <vector>
@@ -60,6 +61,7 @@ class Worker {
     std::uint64_t address = 0, size = 0;
     ucp_ep_h endpoint = nullptr;
     ucp_rkey_h key = nullptr;
+    const std::byte* mapped = nullptr;  // the region, where it is memory of this computer
     bool has_failed = false;
   };
   /// Until UCX has ended it.
@@ -67,6 +69,7 @@ class Worker {
     Worker* worker = nullptr;
     Read read;
     Ref<Buffer> bytes{};  // without those that have a place
+    std::optional<std::uint32_t> sum{};
     bool is_second = false;
     std::byte* next() const;  // where its part goes
   };
@@ -88,7 +91,8 @@ class Worker {
   /// Gets the next part, and those that come at once.
   void go_on(Reading* reading);
   void end(Reading* reading, bool has_come);
-  void tell(std::uint64_t region, std::uint64_t number, Ref<Buffer> bytes);
+  void tell(std::uint64_t region, std::uint64_t number, Ref<Buffer> bytes,
+            std::optional<std::uint32_t> sum);
   void put(Command command);
   static void got(void* request, ucs_status_t status, void* reading);
   static void failed(void* remote, ucp_ep_h endpoint, ucs_status_t status);

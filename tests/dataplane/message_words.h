@@ -37,16 +37,21 @@ inline std::string text_of(const pages::Message& message) {
            std::to_string(head.index) + " " + std::to_string(head.length) + " " +
            std::to_string(head.crc32c);
   };
+  const auto end_text = [](const End& end) {
+    return " " + std::to_string(end.id) + " " + std::to_string(end.pages) + " " +
+           std::to_string(static_cast<int>(end.status)) + " " + std::to_string(end.receipt);
+  };
   if (const auto* page = std::get_if<PageContent>(&message))
     text += head_text(page->head) + ", " + std::to_string(page->content.size()) + " bytes";
-  if (const auto* place = std::get_if<Place>(&message))
-    text += head_text(place->head) + " in page " + std::to_string(place->page);
+  if (const auto* said = std::get_if<Places>(&message)) {
+    for (const Place& place : said->places)
+      text += head_text(place.head) + " in page " + std::to_string(place.page);
+    text += end_text(said->end);
+  }
   if (const auto* region = std::get_if<Region>(&message))
     text += " " + std::to_string(region->incarnation) + " " + std::to_string(region->pages) + ", " +
             std::to_string(region->key.size()) + " bytes";
-  if (const auto* end = std::get_if<End>(&message))
-    text += " " + std::to_string(end->id) + " " + std::to_string(end->pages) + " " +
-            std::to_string(static_cast<int>(end->status)) + " " + std::to_string(end->receipt);
+  if (const auto* end = std::get_if<End>(&message)) text += end_text(*end);
   if (const auto* took = std::get_if<Took>(&message)) text += " " + std::to_string(took->receipt);
   if (const auto* note = std::get_if<Note>(&message))
     text += " " + std::to_string(note->id) + ", " + std::to_string(note->text.size()) + " bytes";

@@ -134,6 +134,7 @@ class World {
     std::uint64_t number = 0;
     PageRead read;
     std::uint32_t life = 0;
+    std::optional<std::uint32_t> sum = {};  // where it was summed as it was read
   };
 
   void begin_life() {
@@ -186,11 +187,12 @@ class World {
   }
   void lie(Bytes& message) {
     const auto read = pages::decode(message);
-    if (!read.has_value() || !std::holds_alternative<pages::Place>(*read)) return;
-    auto place = std::get<pages::Place>(*read);
+    if (!read.has_value() || !std::holds_alternative<pages::Places>(*read)) return;
+    auto said = std::get<pages::Places>(*read);
+    if (said.places.empty()) return;
     constexpr std::uint32_t pages_said[] = {slots, slots + 1, 0xffffffff, 0};
-    place.page = pages_said[random_.next() % 4];
-    message = encode(place);
+    said.places[random_.next() % said.places.size()].page = pages_said[random_.next() % 4];
+    message = encode(said);
   }
   void read_content() {
     const std::size_t at = random_.next() % asked_.size();
@@ -204,6 +206,7 @@ class World {
       owner_->publish(static_cast<std::uint32_t>(random_.next() % slots), random_.next() % keys);
     const std::size_t from = random_.next() % page_bytes;
     std::ranges::copy(content.subspan(from), to.subspan(from).begin());
+    if (random_.next() % 2 == 0) one.sum = crc32c(to);
     under_way_.push_back(std::move(one));
   }
   void read_stamp() {
@@ -211,12 +214,16 @@ class World {
     UnderWay one = std::move(under_way_[at]);
     under_way_.erase(under_way_.begin() + static_cast<std::ptrdiff_t>(at));
     const Ref<Buffer> stamp = buffer_of(owner_->part(one.read.stamp));
+    const bool whole = is_whole(bytes_of(one.read.place), bytes_of(stamp), one.read.head, one.sum);
     one.read.place = {};
     if (random_.next() % 64 == 0) {
       if (one.life == life_) open_ = 0;
       return puller_.read_ended(one.number, {}, now_);
     }
-    puller_.read_ended(one.number, stamp, now_);
+    if (one.sum)
+      puller_.verified(one.number, whole, now_);
+    else
+      puller_.read_ended(one.number, stamp, now_);
   }
   void hear() {
     for (PeerMessage& one : puller_.take_out()) {
@@ -326,9 +333,10 @@ struct Asking {
   }
   void place(PeerLife from, std::uint32_t pages, pages::End::Status status = {}) {
     const std::uint64_t id = asked<pages::Ask>(from);
+    pages::Places said{{}, {id, pages, status, 1}};
     for (std::uint32_t i = 0; i < pages; ++i)
-      puller.take(from, encode(pages::Place{{id, 7, 1, key_of(i), i, page_bytes, 1}, i}), 1);
-    puller.take(from, encode(pages::End{id, pages, status, 1}), 1);
+      said.places.push_back({{id, 7, 1, key_of(i), i, page_bytes, 1}, i});
+    puller.take(from, encode(said), 1);
   }
 };
 
@@ -363,7 +371,7 @@ TEST_CASE("who is asked alone, or first, is asked for the first places with the 
   CHECK(pair.said_to(Asking::one) + pair.said_to(Asking::other) == "find find ");
   REQUIRE(pair.begin(4, 40, Asking::other));
   CHECK(pair.said_to(Asking::one) == "find ");
-  CHECK(pair.said_to(Asking::other) == "find places 16 ");
+  CHECK(pair.said_to(Asking::other) == "find places 40 ");
 }
 
 TEST_CASE("the first places are read when it is known that they are wanted, and no others") {
@@ -380,7 +388,7 @@ TEST_CASE("the first places are read when it is known that they are wanted, and 
     for (std::uint32_t i = 0; i < 2; ++i) CHECK(reads[i].content.offset == i * page_bytes);
     pair.said = pair.puller.take_out();
     CHECK(pair.said_to(Asking::other).empty());  // nothing more is asked for
-    for (const PageRead& one : reads) pair.puller.read_ended(one.number, places(1)[0], 2, true);
+    for (const PageRead& one : reads) pair.puller.verified(one.number, true, 2);
     const auto ended = pair.puller.take_events();
     REQUIRE(ended.size() == 3);
     CHECK(ended[2].end == PullEnd::done);
@@ -389,8 +397,7 @@ TEST_CASE("the first places are read when it is known that they are wanted, and 
     pair.find(Asking::other, 3);
     pair.puller.fetch(4, places(3), 1);
     pair.place(Asking::other, 2, pages::End::Status::missing);
-    for (const PageRead& one : pair.puller.take_reads())
-      pair.puller.read_ended(one.number, places(1)[0], 2, true);
+    for (const PageRead& one : pair.puller.take_reads()) pair.puller.verified(one.number, true, 2);
     CHECK(pair.puller.take_events().back().end == PullEnd::missing);
   }
   SECTION("not where another machine has more") {
@@ -444,6 +451,12 @@ TEST_CASE("a page and its stamp are whole together, whichever byte differs") {
     CHECK_FALSE(is_whole(std::span(page).first(size), stamp, head));
   for (std::size_t size = 0; size < stamp.size(); ++size)
     CHECK_FALSE(is_whole(page, std::span(stamp).first(size), head));
+  // A sum that was made as the page was written there is taken for it, and no other is.
+  CHECK(is_whole(page, stamp, head, head.crc32c));
+  CHECK_FALSE(is_whole(page, stamp, head, head.crc32c ^ 1U));
+  page[0] ^= std::byte{1};
+  CHECK(is_whole(page, stamp, head, head.crc32c));
+  page[0] ^= std::byte{1};
   pages::PageHead other = head;
   other.id = other.index = 9;  // of another question
   CHECK(is_whole(page, stamp, other));
@@ -452,13 +465,27 @@ TEST_CASE("a page and its stamp are whole together, whichever byte differs") {
 TEST_CASE("places, regions and questions for them are read as they were written") {
   const Bytes key = content_of(key_of(1));
   const std::vector<Bytes> all{encode(pages::Ask{3, keys_of(9, 2), true}),
-                               encode(pages::Place{{8, 2, 3, key_of(4), 5, page_bytes, 6}, 7}),
+                               encode(pages::Places{{{{8, 2, 3, key_of(4), 5, page_bytes, 6}, 7},
+                                                     {{8, 2, 9, key_of(5), 6, page_bytes, 8}, 1}},
+                                                    {8, 2, pages::End::Status::missing, 11}}),
                                encode(pages::Region{4, 17, key})};
   CHECK(std::get<pages::Ask>(*pages::decode(all[0])).for_places);
-  const auto place = std::get<pages::Place>(*pages::decode(all[1]));
-  CHECK(place.page == 7);
-  CHECK(place.head.key == key_of(4));
-  CHECK(place.head.crc32c == 6);
+  const auto read = std::get<pages::Places>(*pages::decode(all[1]));
+  REQUIRE(read.places.size() == 2);
+  CHECK(read.end.id == 8);
+  CHECK(read.end.status == pages::End::Status::missing);
+  CHECK(read.end.receipt == 11);
+  for (std::uint32_t i = 0; i < 2; ++i) {
+    const pages::Place& place = read.places[i];
+    CHECK(place.page == (i == 0 ? 7 : 1));
+    CHECK(place.head.id == 8);
+    CHECK(place.head.generation == (i == 0 ? 3 : 9));
+    CHECK(place.head.key == key_of(4 + i));
+    CHECK(place.head.index == 5 + i);
+    CHECK(place.head.crc32c == (i == 0 ? 6 : 8));
+  }
+  const auto none = pages::decode(encode(pages::Places{{}, {8, 0, pages::End::Status::busy, 11}}));
+  CHECK(std::get<pages::Places>(*none).places.empty());
   const auto said = std::get<pages::Region>(*pages::decode(all[2]));
   CHECK(said.pages == 17);
   CHECK(std::ranges::equal(said.key, key));

@@ -257,7 +257,7 @@ TEST_CASE("mapped memory that cannot be had says why, and leaves nothing") {
 
 TEST_CASE("a call that fails as mapped memory is handed over ends that reader's reads") {
   struct Heard final : RemoteRegion::Listener {
-    void read_ended(std::uint64_t, Ref<Buffer> bytes) override {
+    void read_ended(std::uint64_t, Ref<Buffer> bytes, std::optional<std::uint32_t>) override {
       is_whole = bool(bytes);
       ended = true;
     }

@@ -218,8 +218,8 @@ void Asker::tick() {
   take_events();
 }
 
-void Asker::read_ended(std::uint64_t number, const Ref<Buffer>& stamp) {
-  puller_.read_ended(number, stamp, now());
+void Asker::read_ended(std::uint64_t number, const Ref<Buffer>& stamp, bool is_whole) {
+  puller_.verified(number, stamp ? std::optional(is_whole) : std::nullopt, now());
   take_events();
 }
 

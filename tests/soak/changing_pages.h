@@ -128,7 +128,7 @@ class Asker {
   /// The peer's pages are read where they stand.
   void open(PeerLife peer) { puller_.opened(peer, slots); }
   std::vector<PageRead> take_reads() { return puller_.take_reads(); }
-  void read_ended(std::uint64_t number, const Ref<Buffer>& stamp);
+  void read_ended(std::uint64_t number, const Ref<Buffer>& stamp, bool is_whole);
   std::vector<PeerMessage> take_out() { return puller_.take_out(); }
 
   Tally tally;

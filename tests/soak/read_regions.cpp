@@ -38,6 +38,7 @@ class Reads final : public RemoteRegion::Listener {
   struct Ended {
     std::uint64_t number = 0;
     Ref<Buffer> bytes;
+    std::optional<std::uint32_t> sum;
   };
   Ended next() {
     std::unique_lock lock(mutex_);
@@ -49,9 +50,10 @@ class Reads final : public RemoteRegion::Listener {
   }
 
  private:
-  void read_ended(std::uint64_t number, Ref<Buffer> bytes) override {
+  void read_ended(std::uint64_t number, Ref<Buffer> bytes,
+                  std::optional<std::uint32_t> sum) override {
     const std::lock_guard lock(mutex_);
-    ended_.push_back({number, std::move(bytes)});
+    ended_.push_back({number, std::move(bytes), sum});
     came_.notify_one();
   }
   std::mutex mutex_;
@@ -106,12 +108,9 @@ class Reader {
   void hear() {
     pages::Bytes message = std::move(said_.front().bytes);
     said_.pop_front();
-    const auto said = pages::decode(message);
-    const auto* const place = std::get_if<pages::Place>(&*said);
-    const std::size_t number = place != nullptr ? number_of(place->head.key) : 0;
     asker_.take(peer_, std::move(message));
     for (const PageRead& one : asker_.take_reads()) {
-      wanted_[one.number] = {number, one.place};
+      wanted_[one.number] = {number_of(one.head.key), one.place, one.head};
       region_->read(one.number, one.content, one.stamp, one.place);
     }
     ask();
@@ -119,11 +118,13 @@ class Reader {
   void hear_read() {
     Reads::Ended one = reads_.next();
     SLUICE_CHECK(one.bytes, "a page could not be read");
-    const auto wanted = wanted_.extract(one.number);
+    Wanted wanted = wanted_.extract(one.number).mapped();
     // Blind: what would be taken if nobody verified it.
-    const auto [number, place] = wanted.mapped();
-    if (is_blind_ && !pages_.contents().are(bytes_of(place), number)) ++asker_.tally.undetected;
-    asker_.read_ended(one.number, one.bytes);
+    if (is_blind_ && !pages_.contents().are(bytes_of(wanted.place), wanted.number))
+      ++asker_.tally.undetected;
+    const bool whole = is_whole(bytes_of(wanted.place), bytes_of(one.bytes), wanted.head, one.sum);
+    wanted.place = {};
+    asker_.read_ended(one.number, one.bytes, whole);
     ask();
   }
 
@@ -137,8 +138,12 @@ class Reader {
   std::uint32_t life_ = 0;
   PeerLife peer_{1, 0};
   std::deque<PeerMessage> said_;
-  // Which content and where, by read that is under way.
-  std::map<std::uint64_t, std::pair<std::size_t, Ref<Buffer>>> wanted_;
+  struct Wanted {
+    std::size_t number = 0;  // of the content
+    Ref<Buffer> place;
+    pages::PageHead head;
+  };
+  std::map<std::uint64_t, Wanted> wanted_;  // by read that is under way
 };
 
 Tally read_over(std::unique_ptr<RemoteMemory> owner, std::unique_ptr<RemoteMemory> other,

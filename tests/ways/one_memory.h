@@ -8,6 +8,7 @@
 #include <memory>
 #include <string>
 
+#include "base/crc32c.h"
 #include "base/little_endian.h"
 #include "base/remote_memory.h"
 
@@ -71,14 +72,16 @@ class OneMemory final : public RemoteMemory {
     void now(std::uint64_t number, Part first, Part then, Ref<Buffer> to) {
       const std::size_t unplaced = to ? 0 : first.size;
       Ref<Buffer> bytes = world_.is_reachable ? Buffer::zeros(unplaced + then.size) : Ref<Buffer>();
+      std::optional<std::uint32_t> sum;
       if (bytes) {
         if (world_.before) world_.before();
         std::memcpy((to ? to : bytes)->data(), bytes_->data() + first.offset, first.size);
+        if (to) sum = crc32c({to->data(), to->size()});
         if (world_.amid) world_.amid();
         std::memcpy(bytes->data() + unplaced, bytes_->data() + then.offset, then.size);
       }
       to = {};
-      listener_.read_ended(number, std::move(bytes));
+      listener_.read_ended(number, std::move(bytes), sum);
     }
 
     World& world_;

@@ -38,9 +38,11 @@ bool comes_true(Condition condition) {
 /// How each read has ended, and how often.
 class Ended final : public RemoteRegion::Listener {
  public:
-  void read_ended(std::uint64_t number, Ref<Buffer> bytes) override {
+  void read_ended(std::uint64_t number, Ref<Buffer> bytes,
+                  std::optional<std::uint32_t> sum) override {
     const std::lock_guard lock(mutex_);
     ++times_[number];
+    if (sum) sums_[number] = *sum;
     bytes_[number] = std::move(bytes);
     came_.notify_all();
   }
@@ -49,6 +51,12 @@ class Ended final : public RemoteRegion::Listener {
     std::unique_lock lock(mutex_);
     REQUIRE(came_.wait_for(lock, patience, [&] { return times_.contains(number); }));
     return std::exchange(bytes_[number], {});
+  }
+  /// Of what went to its place; none: it was not summed.
+  std::optional<std::uint32_t> sum_of(std::uint64_t number) {
+    const std::lock_guard lock(mutex_);
+    const auto it = sums_.find(number);
+    return it != sums_.end() ? std::optional(it->second) : std::nullopt;
   }
   bool has_each_ended_once(std::uint64_t first, std::uint64_t end) {
     std::unique_lock lock(mutex_);
@@ -70,6 +78,7 @@ class Ended final : public RemoteRegion::Listener {
   std::condition_variable came_;
   std::map<std::uint64_t, int> times_;
   std::map<std::uint64_t, Ref<Buffer>> bytes_;
+  std::map<std::uint64_t, std::uint32_t> sums_;
 };
 
 /// Memory for reads, and whether they have let go of it.

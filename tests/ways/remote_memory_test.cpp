@@ -9,6 +9,7 @@
 #include <span>
 #include <string>
 
+#include "base/crc32c.h"
 #include "mapped_ways.h"
 #include "region_reads.h"
 #include "runtime/tcp/tcp_memory.h"
@@ -107,6 +108,11 @@ TEST_CASE("two parts of another process's region come, the second behind the fir
       CHECK(to->references() == 1);
       CHECK(is_right(to, first, {}));
       CHECK(is_right(rest, {}, then));
+      // Where it was summed on its way, that is of what is there now.
+      const std::optional<std::uint32_t> sum = ended.sum_of(number);
+      const std::uint32_t right = crc32c({to->data(), to->size()});
+      CHECK(sum.value_or(right) == right);
+      CHECK((sum.has_value() || (&way != &mapped && &way != &ucx)));
     }
 }
 

@@ -9,16 +9,17 @@
 // read where they stand, and so encrypted (--ipc, --tcp: these alone): pull (question, pages,
 // checks, into the pool) and a raw socket of the same kind, by turns, medians of fifteen, two
 // prompts by turns into a pool that has room for one; and the same of the processor time that both
-// processes took, which says less of what else the computer does.
-// With --ucx such pages read over UCX, on this computer or over RDMA DEVICES ("mlx5_0:1"): two
-// prompts by turns into a pool that has room for one, so that all memory was used before (the first
-// time of each beside it). By turns with it: ucx_perftest's gets of 64 KiB (always the same, so
-// from the cache) and of 64 MiB, over the same transports; and what is done with each page, two
-// copies and a checksum, by one thread without anything else. With MODEL (a checkpoint's directory
-// or a GGUF file), a prompt of TOKENS (512), medians of five. With --turns it does what standard
-// input says, line by line, and answers each with a line of seconds, one number a repetition
-// (pool_peers.py asks so, with others' programs in between). `messages`: over ipc. Over tcp they
-// are read where they stand, or come in messages. A `get` that came by another way ends it:
+// processes took, which says less of what else the computer does. Beside reads over tcp iperf3,
+// where it is installed (bench/iperf3.h says what it does differently). With --ucx such pages read
+// over UCX, on this computer or over RDMA DEVICES ("mlx5_0:1"): two prompts by turns into a pool
+// that has room for one, so that all memory was used before (the first time of each beside it). By
+// turns with it: ucx_perftest's gets of 64 KiB (always the same, so from the cache) and of 64 MiB,
+// over the same transports; and what is done with each page, a copy with its checksum, by one
+// thread without anything else. With MODEL (a checkpoint's directory or a GGUF file), a prompt of
+// TOKENS (512), medians of five. With --turns it does what standard input says, line by line, and
+// answers each with a line of seconds, one number a repetition (pool_peers.py asks so, with others'
+// programs in between). `messages`: over ipc. Over tcp they are read where they stand, or come in
+// messages. A `get` that came by another way ends it:
 //   get SIZE COUNT REPEATS   COUNT pages of SIZE bytes (65536, 1048576, 16777216; 64 MiB together,
 //                            or one) from the other process into a pool that has none of them
 //   put SIZE COUNT REPEATS   from memory into this process's pool, where others find them
@@ -43,6 +44,7 @@
 #include <vector>
 
 #include "base/crc32c.h"
+#include "bench/iperf3.h"
 #include "bench/raw_socket.h"
 #include "bench/ucx_perftest.h"
 #include "bench/usage.h"
@@ -209,6 +211,7 @@ std::vector<std::vector<std::int32_t>> two_prompts() {
 struct Rounds {
   std::vector<double> pulled, streamed, copied, ratios;  // seconds; their ratio in one round
   std::vector<double> pull_busy, stream_busy;            // processor seconds of both sides
+  std::vector<double> iperf3;                            // bytes a second
 };
 
 /// Each prompt takes the other's place in a pool that has room for one, so all memory was used
@@ -233,6 +236,7 @@ Rounds pull_by_turns(const Way& way, int socket, pid_t child) {
       std::exit(1);
     }
     if (i < 2) continue;  // what was never touched
+    if (way.tcp) rounds.iperf3.push_back(iperf3_rate());
     rounds.pulled.push_back(ours);
     rounds.streamed.push_back(theirs);
     rounds.copied.push_back(copy);
@@ -272,6 +276,9 @@ void bench_bytes(const char* name, const Way& way, const std::string& folder) {
             rate(median(rounds.copied)), 1e3 * median(rounds.pull_busy),
             1e3 * median(rounds.stream_busy),
             median(rounds.stream_busy) / median(rounds.pull_busy));
+        if (const double other = rounds.iperf3.empty() ? 0 : median(rounds.iperf3); other > 0)
+          std::printf("  iperf3 %.2f GB/s (ratio %.2f)\n", other / 1e9,
+                      rate(median(rounds.pulled)) / (other / 1e9));
         std::fflush(stdout);
       });
 }
@@ -306,17 +313,12 @@ void bench_tcp(const std::string& folder) {
   bench_bytes("tcp, read where they stand, encrypted", tcp_way(true, true), folder);
 }
 
-/// Bytes a second of two copies and a checksum of each page, as of one that is read: into memory
-/// that is used again, and from there into the pool.
+/// Bytes a second of a copy with a checksum of each page, as of one that is read.
 double work_rate(const std::vector<std::byte>& from, std::vector<std::byte>& to) {
-  std::vector<std::byte> landing(page_bytes);
   std::uint32_t sum = 0;
   const auto start = Clock::now();
-  for (std::size_t at = 0; at < all_bytes; at += page_bytes) {
-    std::memcpy(landing.data(), from.data() + at, page_bytes);
-    sum ^= crc32c(landing);
-    std::memcpy(to.data() + at, landing.data(), page_bytes);
-  }
+  for (std::size_t at = 0; at < all_bytes; at += page_bytes)
+    sum ^= copy_with_crc32c(std::span(from).subspan(at, page_bytes), to.data() + at);
   const double took = seconds_since(start);
   if (sum == 1) std::puts("");  // it is wanted
   return all_bytes / took / 1e9;
@@ -360,7 +362,7 @@ void bench_ucx(const std::string& devices, const std::string& folder) {
           large.push_back(perftest_rate(all_bytes, 16) / 1e9);
         }
         std::printf(
-            "ucx%s: pull %.2f GB/s (what was never read before %.2f), two copies and a checksum by "
+            "ucx%s: pull %.2f GB/s (what was never read before %.2f), a copy with its checksum by "
             "one thread %.2f (ratio %.2f), ucx_perftest's gets of the same 64 KiB %.2f (ratio "
             "%.2f), of 64 MiB %.2f (ratio %.2f)\n",
             devices.empty() ? "" : (" over " + devices).c_str(), median(pulled), median(first),

@@ -81,7 +81,7 @@ Result<std::unique_ptr<RemoteMemory>> make_mapped_memory(const MappedMemoryOptio
   // One copies and sums slower than memory is copied.
   const unsigned threads = options.threads != 0
                                ? options.threads
-                               : std::clamp(std::thread::hardware_concurrency() / 4, 1U, 4U);
+                               : std::clamp(std::thread::hardware_concurrency() / 4, 2U, 4U);
   return std::unique_ptr<RemoteMemory>(std::make_unique<MappedMemory>(
       *std::move(owner), std::make_shared<shm::MappedReader>(options, threads)));
 }

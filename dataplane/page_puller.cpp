@@ -254,7 +254,9 @@ void PagePuller::ask(std::uint64_t id, Pull& pull, Peer& peer) {
 /// The next `count` of them. False: so much is under way from the peer already.
 bool PagePuller::ask(std::uint64_t id, Pull& pull, Peer& peer, PeerLife life, std::size_t count) {
   const std::size_t bytes = count * self_.page_bytes;
-  const bool is_full = peer.in_flight > 0 && peer.in_flight + bytes > in_flight_most;
+  // Of large pages two, where they are read: several threads may, and none waits for a question.
+  const std::size_t most = may_read(peer) ? std::max(in_flight_most, 2 * bytes) : in_flight_most;
+  const bool is_full = peer.in_flight > 0 && peer.in_flight + bytes > most;
   if (is_full || peer.asks == questions_most) return false;
   const auto begin = pull.keys.begin() + static_cast<std::ptrdiff_t>(pull.asked);
   out_.push_back({life, encode(Ask{next_question_,

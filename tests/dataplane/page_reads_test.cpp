@@ -421,6 +421,18 @@ TEST_CASE("the first places are read when it is known that they are wanted, and 
   }
 }
 
+TEST_CASE("of large pages two are on their way where they are read, else one") {
+  constexpr std::uint32_t large = 16U << 20U;
+  for (const bool is_read : {true, false}) {
+    PagePuller puller(hello_of(99, large));
+    puller.met(Asking::one, hello_of(7, large), 0);
+    if (is_read) puller.opened(Asking::one, slots);
+    REQUIRE(puller.begin_at(1, keys_of(0, 4), Asking::one, 4, 1));
+    puller.fetch(1, places(4, large), 1);
+    CHECK(puller.take_out().size() == (is_read ? 2 : 1));
+  }
+}
+
 TEST_CASE("pulls that are given up leave no question for places behind") {
   Asking pair;
   for (std::uint64_t pull = 1; pull < 4 * PagePuller::questions_most; ++pull) {

@@ -24,7 +24,7 @@ CMAKE = {"Threads": BASE, "OpenMP": "g++", "yaml-cpp": "libyaml-cpp-dev", "nlohm
          "ucx": "libucx-dev", "libcrypto": "libssl-dev", "lua5.1": "liblua5.1-0-dev"}
 PROGRAMS = {"cmake": "cmake", "ctest": "cmake", "ninja": "ninja-build", "c++": "g++", "g++": "g++", "git": "git",
             "python3": "python3", "pip3": "python3-pip", "cc": "g++", "gcc": "g++", "pkg-config": "pkg-config", "redis-server": "redis-server", "pylint": "pylint",
-            "ip": "iproute2", "fio": "fio", "ucx_perftest": "ucx-utils",
+            "ip": "iproute2", "fio": "fio", "iperf3": "iperf3", "ucx_perftest": "ucx-utils",
             **dict.fromkeys("ar c++filt nm objcopy objdump ranlib readelf size strip strings".split(), "binutils"),
             **dict.fromkeys("""apt-config apt-get awk bash cat chmod chroot cmp cp cut date df diff dirname dpkg dpkg-query env
                             find grep head id kill ldd ln ls mkdir mktemp mount mv nice nproc nsenter

@@ -149,8 +149,6 @@ MISTAKES = [
      "if (finds || pulls) late.push_back(id);", "if (finds) late.push_back(id);", PULL),
     ("what nobody waits for any more is not in flight", "dataplane/page_puller.cpp",
      "questions_.at(id).pull = 0;", "questions_.erase(id);", PULL),
-    ("a page that was summed as it came is taken whatever its sum", "dataplane/page_region.cpp",
-     "(sum ? *sum : crc32c(page)) == head.crc32c", "(sum || crc32c(page) == head.crc32c)", PULL),
     ("pages are exchanged with who means something else by them", "dataplane/page_handshake.cpp",
      "theirs.layout == hello_.layout && theirs.page_bytes == hello_.page_bytes;", "true;", PULL),
     ("a proof does not say for whom it is", "dataplane/page_handshake.cpp",

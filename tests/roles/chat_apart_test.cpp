@@ -4,10 +4,13 @@
 #include <catch2/catch.hpp>
 #include <chrono>
 
+#include "base/file.h"
 #include "chat_world.h"
+#include "engine/picture/image_file.h"
 #include "roles/handed_prefix.h"
 #include "roles/kv_pages.h"
 #include "roles/language_model.h"
+#include "roles/vision_encoder.h"
 
 using namespace sluice;
 
@@ -60,6 +63,7 @@ struct Process {
     return "it has not ended";
   }
   std::string end_of(FakeActivation& activation) {
+    ended.clear();  // another activation may have stood where this one does
     chat->admit(activation);
     for (int i = 0; i < 500 && chat->busy(); ++i) chat->step(ended);
     return outcome(activation);
@@ -83,6 +87,22 @@ FakeActivation answer_to(const FakeActivation& prefix, const std::string& sessio
   FakeActivation made("decode", session);
   made.give("prefix", prefix.frames.at(0).second);
   return made;
+}
+
+/// What an encoder beside the process's role makes of a picture.
+PayloadRef seen_by(Process& process, const std::string& file) {
+  RoleMaking making;
+  making.role = &process.role;
+  making.model_directory = directory;
+  making.global_params = {process.sessions.get()};
+  const auto eyes =
+      std::get<std::unique_ptr<SteppedRole>>(vision_encoder_plugin().make(making).value());
+  FakeActivation picture("encode");
+  picture.give("image", make_image(decode_image(read_whole_file(file, 1 << 20).value()).value()));
+  eyes->admit(picture);
+  std::vector<StepOutcome> ended;
+  while (eyes->busy()) eyes->step(ended);
+  return picture.frames.at(0).second;
 }
 
 /// A process that reads and one that writes.
@@ -162,6 +182,40 @@ TEST_CASE("a prompt is read in one process and answered in another, and not a ro
   CHECK(reader.session_list[0].tokens > reader.asked / want.size());
   CHECK(writer.sessions == 0);
   CHECK(apart.free() == 64);  // what nobody uses is anybody's
+}
+
+TEST_CASE("an answer about a picture goes on in another process, where its pages are still there") {
+  std::vector<std::string> want;
+  for (const bool is_apart : {false, true}) {
+    const Apart apart;
+    Process one("reader", pool_of(64), nullptr);
+    for (std::uint64_t call = 1; call <= 3; ++call) {
+      Process& reader = is_apart ? *apart.reader : one;
+      const char* const how = is_apart ? "prefill" : "generate";
+      if (call == 1) {
+        FakeActivation shown(how, "a");
+        shown.call_number = call;
+        shown.give("features", seen_by(reader, directory + "/picture.png"));
+        CHECK(reader.end_of(shown) == "");
+      }
+      FakeActivation asked = message(texts[call - 1], call, how);
+      CHECK(reader.end_of(asked) == "");
+      if (!is_apart)
+        want.push_back(said(asked));
+      else if (call < 3)
+        CHECK(said(apart.write(asked)) == want[call - 1]);
+      if (!is_apart || call < 3) continue;
+      CHECK(read_prefix(*asked.frames.at(0).second, 1000)->has_pictures);
+      CHECK(apart.free() < 64);
+      apart.reader->chats().end_session("a");
+      CHECK(apart.free() == 64);
+      FakeActivation late = answer_to(asked);
+      CHECK(apart.writer->end_of(late) ==
+            "its prompt shows a picture, and was read too long ago or by a process that has died "
+            "since: ask again");
+    }
+    CHECK(apart.reader->copied() + apart.writer->copied() == 0);
+  }
 }
 
 TEST_CASE("an answer that its first token ends is given on as it is") {

@@ -251,25 +251,30 @@ Result<void> ChatRole::go_on_from_elsewhere(Activation& activation, HandedPrefix
 }
 
 /// In the pages themselves, which any process of this machine may have been given; where they were
-/// given up, or who read the prompt has died, from its beginning.
+/// given up, who read the prompt has died, or had other weights (the checkpoint's files have
+/// changed since), from its beginning.
 Result<void> ChatRole::go_on_given(Activation& activation, HandedPrefix prefix,
                                    SharedEngine::Turn& mine) {
   attached::Text begun;
   Result<std::optional<KvSequence>> taken = sessions_.pages().accept(prefix.number, &begun);
   if (!taken.ok()) return taken.error();
+  std::optional<Generation> generation;
+  if (taken->has_value()) {
+    generation =
+        decode_begun(begun, prefix.prompt, engine_.model.model().text().shape().vocabulary);
+    if (!generation.has_value() || (*taken)->tokens() != prefix.prompt.size())
+      return Error{ErrorCode::corrupt, "another process gave an answer that cannot be"};
+    generation->sequence = std::move(**taken);
+    if (generation->origin.model != engine_.model.identity()) generation.reset();
+  }
   Turn turn{.activation = &activation, .prompt = prefix.prompt, .role = name_};
   GenerationOptions options = prefix.options;
   turn.from = std::move(prefix);
-  if (!taken->has_value() && turn.from->has_pictures)
+  if (!generation.has_value() && turn.from->has_pictures)
     return Error{ErrorCode::stale,
                  "its prompt shows a picture, and was read too long ago or by a process that has "
                  "died since: ask again"};
-  if (!taken->has_value()) return answer_prompt(std::move(turn), std::move(options), mine);
-  std::optional<Generation> generation =
-      decode_begun(begun, turn.prompt, engine_.model.model().text().shape().vocabulary);
-  if (!generation.has_value() || (*taken)->tokens() != turn.prompt.size())
-    return Error{ErrorCode::corrupt, "another process gave an answer that cannot be"};
-  generation->sequence = std::move(**taken);
+  if (!generation.has_value()) return answer_prompt(std::move(turn), std::move(options), mine);
   turn.reads = false;
   turn.task = std::make_unique<GenerationTask>(*std::move(generation), &engine_.model.tokenizer());
   if (turn.task->done())

@@ -47,6 +47,8 @@ class ChatModel {
   std::optional<PictureInput> find_picture(const std::string& content) const;
   Result<PictureInput> prepare(const Tensor& picture) const;
   void keep_picture(const PictureInput& picture) const;
+  /// Of the rows that it makes: checkpoint and precision.
+  const std::string& identity() const { return identity_; }
   /// How many pictures have been encoded.
   std::size_t encodings() const;
   /// The prompt's tokens, image tokens as many as features.
@@ -83,7 +85,7 @@ class ChatModel {
   std::vector<std::int32_t> end_tokens_;  // the checkpoint's own
   void name(const std::string& files);
   Result<void> check_unchanged(const std::string& path) const;
-  std::string identity_;  // of its rows: checkpoint and precision
+  std::string identity_;
   std::unique_ptr<Seen> seen_ = std::make_unique<Seen>();
 };
 

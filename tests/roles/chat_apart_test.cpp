@@ -36,12 +36,14 @@ struct Process {
   std::unique_ptr<SteppedRole> chat;
   std::vector<StepOutcome> ended;
 
-  Process(const std::string& name, const GlobalParamSpec& spec, SharedParam* shared) : param(spec) {
+  Process(const std::string& name, const GlobalParamSpec& spec, SharedParam* shared,
+          const char* precision = "exact")
+      : param(spec) {
     GlobalParamMaking made{.spec = &param, .model_directory = directory};
     if (shared != nullptr) made.shared = shared->connect(name).value();
     sessions = ChatSessions::make(made).value();
     role.name.text = name;
-    role.options = {{{"precision", {}}, {"exact", {}}}};
+    role.options = {{{"precision", {}}, {precision, {}}}};
     RoleMaking making;
     making.role = &role;
     making.model_directory = directory;
@@ -115,8 +117,8 @@ struct Apart {
     reader = begin("reader");
     writer = begin("writer");
   }
-  std::unique_ptr<Process> begin(const char* name) const {
-    return std::make_unique<Process>(name, param, shared.get());
+  std::unique_ptr<Process> begin(const char* name, const char* precision = "exact") const {
+    return std::make_unique<Process>(name, param, shared.get(), precision);
   }
   FakeActivation read(const std::string& text, std::uint64_t call, const std::string& session = "a",
                       std::int64_t tokens = 12) const {
@@ -263,6 +265,23 @@ TEST_CASE("who answers goes on where who has read the prompt has gone meanwhile"
   // It begins anew in the next life.
   apart.reader = apart.begin("reader");
   CHECK(said(apart.write(apart.read(texts[0], 2))) == want[0]);
+  CHECK(apart.free() == 64);
+}
+
+TEST_CASE("rows of other weights are not gone on with: the prompt is computed anew") {
+  Process one("reader", pool_of(64), nullptr, "bf16");
+  FakeActivation whole = message(texts[0], 1, "generate");
+  CHECK(one.end_of(whole) == "");
+  Apart apart;
+  apart.writer = nullptr;
+  apart.writer = apart.begin("writer", "bf16");  // as of files that have changed between two lives
+  const FakeActivation wrote = apart.write(apart.read(texts[0], 1));
+  CHECK(said(wrote) == said(whole));
+  CHECK(wrote.warnings.empty());
+  const PoolReport writer = apart.writer->report();
+  CHECK(writer.computed == writer.asked);  // what the other has published is not found either
+  CHECK(writer.prompts == 1);
+  apart.reader->sessions->end_session("a");
   CHECK(apart.free() == 64);
 }
 

@@ -16,8 +16,10 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <limits>
 #include <map>
+#include <span>
 #include <vector>
 
 #include "engine/plan/costs.h"
@@ -106,9 +108,10 @@ class Planner {
   /// Who may run from now on. `pages_free`: in the page table now, those that are reserved here
   /// among them; of `pages_all`. `batch` gets who was admitted or refused: who wants more than
   /// there are at once, others when nobody runs whose pages could become free. `more_may_come`:
-  /// from others than those who run here, for which who wants more than there is waits.
+  /// from others than those who run here, for which a task that wants more than there is waits;
+  /// null: none do.
   void admit(std::uint32_t pages_free, std::uint32_t pages_all, Batch& batch,
-             bool more_may_come = false);
+             const std::function<bool(TaskId)>& more_may_come = {});
   /// Who goes into the next forward.
   void plan(Nanoseconds now, Batch& batch);
   /// The forward has ended; those who were in it offer anew.
@@ -118,6 +121,7 @@ class Planner {
   /// Whether all who wait for pages would be admitted now, with all that they want.
   bool fits(std::uint32_t pages_free) const;
   std::size_t waiting() const { return waiting_.size(); }  // for pages
+  std::span<const TaskId> who_waits() const { return waiting_; }  // in the order of their coming
   bool is_admitted(TaskId task) const;
   /// Somebody runs who gives pages back.
   bool runs() const { return has_admitted(true); }

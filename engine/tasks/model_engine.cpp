@@ -65,6 +65,7 @@ void ModelEngine::go_on(TaskId ended, TaskId id, Task& task) {
 void ModelEngine::remove(TaskId id) {
   if (tasks_.erase(id) == 0) return;
   planner_.end(id);
+  short_since_.erase(id);
   if (source_ != nullptr) source_->forget(id);
 }
 
@@ -92,9 +93,13 @@ bool ModelEngine::plan(Nanoseconds now, std::vector<TaskId>& ended) {
   began_ = now;
   batch_.clear();
   const std::size_t free = pages.claim(planner_.wanted());
+  wait_for_others(free, now);
   planner_.admit(static_cast<std::uint32_t>(free), static_cast<std::uint32_t>(pages.pages()),
-                 batch_, more_may_come(free, now));
-  if (!batch_.admitted.empty() || planner_.waiting() == 0) short_since_.reset();
+                 batch_, [&](TaskId id) {
+                   const auto since = short_since_.find(id);
+                   return since != short_since_.end() && now - since->second < others_patience;
+                 });
+  if (!batch_.admitted.empty()) short_since_.clear();
   refuse(ended);
   // Those that are left there when something throws were never granted their pages.
   for (auto& left = batch_.admitted; !left.empty(); left.erase(left.begin())) {
@@ -122,12 +127,11 @@ bool ModelEngine::plan(Nanoseconds now, std::vector<TaskId>& ended) {
   return used_ != 0;
 }
 
-bool ModelEngine::more_may_come(std::size_t free, Nanoseconds now) {
+void ModelEngine::wait_for_others(std::size_t free, Nanoseconds now) {
   const KvPages& pages = text_.pages();
-  if (planner_.runs()) short_since_.reset();  // those are waited for, however long they take
-  if (!pages.is_attached() || planner_.waiting() == 0 || free >= pages.pages()) return false;
-  if (!short_since_.has_value()) short_since_ = now;
-  return now - *short_since_ < others_patience;
+  // Those who run here are waited for, however long they take.
+  if (planner_.runs() || !pages.is_attached() || free >= pages.pages()) return short_since_.clear();
+  for (const TaskId id : planner_.who_waits()) short_since_.try_emplace(id, now);
 }
 
 void ModelEngine::refuse(std::vector<TaskId>& ended) {
@@ -142,6 +146,7 @@ void ModelEngine::refuse(std::vector<TaskId>& ended) {
                                         (least > pages.pages() ? "ask for less" : "end a session") +
                                         " or raise `pages`"});
     tasks_.erase(id);
+    short_since_.erase(id);
     ended.push_back(id);
   }
 }

@@ -13,7 +13,6 @@
 #include <chrono>
 #include <functional>
 #include <map>
-#include <optional>
 #include <span>
 #include <vector>
 
@@ -86,8 +85,9 @@ class ModelEngine {
   void stop(TaskId id, const Task& task);
   void fail_all(const std::string& why, std::vector<TaskId>& advanced);
   void refuse(std::vector<TaskId>& ended);
-  /// Pages may come back from another process, for which who waits for some waits on for a while.
-  bool more_may_come(std::size_t free, Nanoseconds now);
+  /// Pages may come back from another process, for which each who waits for some waits on for a
+  /// while: notes since when.
+  void wait_for_others(std::size_t free, Nanoseconds now);
   std::size_t run_pictures(std::span<Slot> slots);
   bool run_steps();
   void forward(std::span<Slot> slots);
@@ -105,7 +105,7 @@ class ModelEngine {
   std::vector<PageSource::Ready> ready_;  // between the source and the planner
   bool only_waits_ = false;               // the last step did, and no forward has run since
   std::map<TaskId, Task*> tasks_;         // null: done, and not removed yet
-  std::optional<Nanoseconds> short_since_;  // since when the first waits for others' pages
+  std::map<TaskId, Nanoseconds> short_since_;  // who waits for pages of other processes
   Batch batch_;
   Nanoseconds began_ = 0;
   std::vector<Slot> slots_;  // the first `used_` are in the forward; the others keep their memory

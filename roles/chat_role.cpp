@@ -293,8 +293,8 @@ void ChatRole::tell(Turn& turn, const Generation& done, Result<void> outcome,
   std::vector<std::byte> bytes = encode_said(said);
   if (outcome.ok() && bytes.size() > pages::note_bytes_most)
     outcome = Error{ErrorCode::exhausted,
-                    "the answer is too long for another machine's "
-                    "conversation"};
+                    "the answer is too long for a conversation that is on another machine or in "
+                    "another process"};
   if (bytes.size() > pages::note_bytes_most) {
     said = {said.number, said.session, false, {}, {}};
     bytes = encode_said(said);

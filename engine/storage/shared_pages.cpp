@@ -25,7 +25,7 @@ namespace {
 using Bytes = std::vector<std::byte>;
 using Clock = std::chrono::steady_clock;
 
-constexpr std::uint32_t magic = 0x31505353;  // "SSP1": the version is in it
+constexpr std::uint32_t magic = 0x32505353;  // "SSP2": the version is in it
 constexpr std::size_t length_bytes = 4;
 constexpr std::size_t hello_bytes = 4 + 4 + 4 + 8 + 32;
 constexpr std::size_t heard_at_once = 64 << 10;

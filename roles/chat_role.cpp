@@ -168,8 +168,11 @@ Result<void> ChatRole::go_on(Activation& activation, SharedEngine::Turn& mine) {
   Result<HandedPrefix> prefix =
       read_prefix(*activation.input("prefix"), engine_.model.model().text().shape().vocabulary);
   if (!prefix.ok()) return prefix.error();
-  if (sessions_.is_among_processes())
-    return go_on_given(activation, std::move(prefix).value(), mine);
+  if (sessions_.is_among_processes()) {
+    Result<void> begun = go_on_given(activation, std::move(prefix).value(), mine);
+    if (!begun.ok()) drop_handed(activation, mine);
+    return begun;
+  }
   if (prefix->from.has_value() &&
       (sessions_.peers() == nullptr || *prefix->from != sessions_.peers()->self()))
     return go_on_from_elsewhere(activation, std::move(prefix).value(), mine);

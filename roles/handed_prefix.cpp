@@ -19,7 +19,7 @@ bool are_tokens(std::span<const std::int32_t> tokens, std::size_t vocabulary) {
   });
 }
 
-constexpr std::int64_t tokens_most = std::int64_t{1} << 31U;
+constexpr std::uint64_t tokens_most = std::uint64_t{1} << 31U;
 
 /// Numbers, lists of tokens and texts behind each other; lengths take 4 bytes, the lowest first.
 class Parts {
@@ -69,6 +69,12 @@ void append(std::span<const std::int32_t> tokens, std::vector<std::byte>& bytes)
     append_little_endian(static_cast<std::uint32_t>(token), 4, bytes);
 }
 
+/// What an answer may be told by others; a number below 0 is a very large one here.
+bool are_options(std::uint64_t answer, std::uint64_t top_k, float temperature, float top_p) {
+  return answer >= 1 && answer <= tokens_most && top_k <= tokens_most && temperature >= 0 &&
+         temperature < 1e6F && top_p >= 0 && top_p <= 1e6F;
+}
+
 }  // namespace
 
 PayloadRef prefix_frame(const HandedPrefix& prefix) {
@@ -116,9 +122,9 @@ Result<HandedPrefix> read_prefix(const Payload& frame, std::size_t vocabulary) {
   const std::int64_t answer = number("tokens_max"), top_k = number("top_k");
   const float temperature = float_of(number("temperature")), top_p = float_of(number("top_p"));
   const bool is_right = machine >= 0 && machine <= most && incarnation >= 0 &&
-                        incarnation <= most && answer >= 1 && answer <= tokens_most && top_k >= 0 &&
-                        top_k <= tokens_most && temperature >= 0 && temperature < 1e6F &&
-                        top_p >= 0 && top_p <= 1e6F;
+                        incarnation <= most &&
+                        are_options(static_cast<std::uint64_t>(answer),
+                                    static_cast<std::uint64_t>(top_k), temperature, top_p);
   const bool has_tokens = frame.tensor.dtype() == Dtype::i32 && frame.tensor.shape().size() == 1 &&
                           frame.tensor.count() > 0;
   if (!is_right || !has_tokens || !are_tokens(frame.tensor.i32(), vocabulary))
@@ -202,12 +208,17 @@ std::optional<Generation> decode_begun(std::span<const std::byte> bytes,
   }
   if (!parts.is_at_end() || !are_tokens(begun.tokens, vocabulary) ||
       finish > static_cast<std::uint64_t>(Generation::Finish::length) ||
-      limit > static_cast<std::uint64_t>(Generation::CutOff::positions))
+      limit > static_cast<std::uint64_t>(Generation::CutOff::positions) ||
+      !are_options(options.tokens_max, options.sampling.top_k, options.sampling.temperature,
+                   options.sampling.top_p))
     return std::nullopt;
   begun.finish = static_cast<Generation::Finish>(finish);
   begun.limit = static_cast<Generation::CutOff>(limit);
   begun.history.assign(prompt.begin(), prompt.end());
   begun.history.insert(begun.history.end(), begun.tokens.begin(), begun.tokens.end());
+  // A picture takes no more positions than tokens.
+  const auto furthest = static_cast<std::int64_t>(begun.history.size());
+  if (begun.next_position < -1 || begun.next_position > furthest) return std::nullopt;
   return begun;
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <chrono>
+#include <cmath>
 
 #include "base/file.h"
 #include "chat_world.h"
@@ -430,7 +431,7 @@ TEST_CASE("how far an answer is travels whole, and what cannot be is refused") {
   begun.finish = Generation::Finish::length;
   begun.end_token = 4;
   begun.limit = Generation::CutOff::pages;
-  begun.next_position = 77;
+  begun.next_position = 3;
   begun.origin = {"model", 6, {{"picture", 12}}, 5};
   const std::vector<std::int32_t> prompt{1, 2};
   const std::vector<std::byte> bytes = encode_begun(begun);
@@ -445,4 +446,17 @@ TEST_CASE("how far an answer is travels whole, and what cannot be is refused") {
   std::vector<std::byte> longer = bytes;
   longer.push_back({});
   CHECK_FALSE(decode_begun(longer, prompt, 10).has_value());
+  const auto is_read = [&](const auto& change) {
+    std::optional<Generation> other = decode_begun(bytes, prompt, 10);
+    change(other.value());
+    return decode_begun(encode_begun(*other), prompt, 10).has_value();
+  };
+  CHECK(is_read([](Generation& it) { it.next_position = -1; }));
+  CHECK_FALSE(is_read([](Generation& it) { it.next_position = 4; }));  // behind three tokens
+  CHECK_FALSE(is_read([](Generation& it) { it.next_position = -2; }));
+  CHECK_FALSE(is_read([](Generation& it) { it.options.tokens_max = 0; }));
+  CHECK_FALSE(is_read([](Generation& it) { it.options.tokens_max = ~std::size_t{0}; }));
+  CHECK_FALSE(is_read([](Generation& it) { it.options.sampling.top_k = ~std::size_t{0}; }));
+  CHECK_FALSE(is_read([](Generation& it) { it.options.sampling.temperature = -1; }));
+  CHECK_FALSE(is_read([](Generation& it) { it.options.sampling.top_p = std::nanf(""); }));
 }

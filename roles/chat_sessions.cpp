@@ -137,6 +137,7 @@ Result<ChatEngine*> ChatSessions::engine(const std::string& directory, kernels::
   turn.engine().use(kept_.source());
   engine_->hear_processes = [this, &engine = turn.engine()] { hear_processes(engine); };
   turn.engine().make_room = [this](const Planner& planner) { (void)make_room(planner, 0); };
+  turn.engine().others_run = is_among_processes();  // between its turns a session has none then
   return engine_.get();
 }
 

@@ -106,7 +106,7 @@ void Planner::admit_without_pages(Batch& batch) {
 /// In the order in which they came: a small one does not overtake, or a large one would wait for
 /// ever.
 void Planner::admit(std::uint32_t pages_free, std::uint32_t pages_all, Batch& batch,
-                    const std::function<bool(TaskId)>& more_may_come) {
+                    const std::function<bool(TaskId, bool)>& more_may_come) {
   batch.admitted.clear();
   batch.refused.clear();
   // From here on no memory is taken: a task is admitted or refused where the batch says so, only.
@@ -123,9 +123,10 @@ void Planner::admit(std::uint32_t pages_free, std::uint32_t pages_all, Batch& ba
     if (alone && others) break;
     std::uint32_t pages = wanted.most;
     if (reserved_ + pages > pages_free) {
-      if (others || (more_may_come && more_may_come(waiting_[at]))) break;
+      const bool is_some = wanted.least <= pages_free;
+      if (others || (more_may_come && more_may_come(waiting_[at], is_some))) break;
       // Nobody runs who can give pages back.
-      if (wanted.least > pages_free) {
+      if (!is_some) {
         batch.refused.push_back({waiting_[at], wanted.least});
         tasks_.erase(it);
         continue;

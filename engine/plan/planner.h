@@ -109,9 +109,9 @@ class Planner {
   /// among them; of `pages_all`. `batch` gets who was admitted or refused: who wants more than
   /// there are at once, others when nobody runs whose pages could become free. `more_may_come`:
   /// from others than those who run here, for which a task that wants more than there is waits;
-  /// null: none do.
+  /// told whether there is enough to begin with; null: none do.
   void admit(std::uint32_t pages_free, std::uint32_t pages_all, Batch& batch,
-             const std::function<bool(TaskId)>& more_may_come = {});
+             const std::function<bool(TaskId, bool)>& more_may_come = {});
   /// Who goes into the next forward.
   void plan(Nanoseconds now, Batch& batch);
   /// The forward has ended; those who were in it offer anew.

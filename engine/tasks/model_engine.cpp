@@ -95,9 +95,10 @@ bool ModelEngine::plan(Nanoseconds now, std::vector<TaskId>& ended) {
   const std::size_t free = pages.claim(planner_.wanted());
   wait_for_others(free, now);
   planner_.admit(static_cast<std::uint32_t>(free), static_cast<std::uint32_t>(pages.pages()),
-                 batch_, [&](TaskId id) {
+                 batch_, [&](TaskId id, bool may_begin) {
                    const auto since = short_since_.find(id);
-                   return since != short_since_.end() && now - since->second < others_patience;
+                   return since != short_since_.end() && now - since->second < others_patience &&
+                          (others_run || !may_begin);
                  });
   if (!batch_.admitted.empty()) short_since_.clear();
   refuse(ended);

@@ -65,6 +65,9 @@ class ModelEngine {
   /// Called before pages are given to anybody, for who holds some that others may have: before
   /// what was read back is put into the pool, and before each plan.
   std::function<void(const Planner&)> make_room;
+  /// Who has pages in other processes runs, and gives them back: so who could begin with fewer than
+  /// it wants waits for those too. Else others may keep them, and it is cut off instead.
+  bool others_run = false;
 
  private:
   struct Slot {

@@ -454,7 +454,7 @@ TEST_CASE(
   planner.begin(3, {1, 1});
   planner.begin(4, {11, 20});
   Batch batch;
-  planner.admit(8, 10, batch, [](TaskId) { return true; });
+  planner.admit(8, 10, batch, [](TaskId, bool may_begin) { return may_begin; });
   CHECK(batch.admitted.empty());  // nor does a small one overtake
   REQUIRE(batch.refused.size() == 1);
   CHECK(batch.refused[0].task == 4);  // there are not so many
@@ -470,7 +470,7 @@ TEST_CASE("each waits as long for pages from elsewhere, whoever before it has wa
   planner.begin(1, {9, 20});
   planner.begin(2, {9, 20});
   Batch batch;
-  planner.admit(8, 10, batch, [](TaskId task) { return task == 2; });
+  planner.admit(8, 10, batch, [](TaskId task, bool) { return task == 2; });
   REQUIRE(batch.refused.size() == 1);
   CHECK(batch.refused[0].task == 1);
   CHECK(planner.who_waits().size() == 1);

@@ -257,7 +257,7 @@ void ClusterHome::prepare_hosts(const Catalog& catalog, const std::vector<std::s
                  launcher.error().message.c_str());
   hosted_ = with_hosts_of(cluster_, self_, catalog, plugins,
                           launcher.ok() ? std::move(launcher).value() : OwnedFile());
-  if (const auto exchange = weights_.exchange)
+  if (const auto exchange = weights_.exchange; exchange && !hosted_.weights)
     hosted_.weights = [exchange] { return exchange->report(); };
   status_->show_hosts(hosted_);
 }

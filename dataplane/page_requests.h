@@ -110,8 +110,8 @@ struct Give {
   OfferToken token = 0;
   Text text;  // for who accepts it
 };
-/// To whoever has given it: the client is done with it, accepted or not. Reply: `Nothing`: that can
-/// be heard now; `Exhausted`: nobody waits for it, or too much is not heard yet.
+/// To whoever has given it: who has the number is done with it, accepted or not. Reply: `Nothing`:
+/// that can be heard now; `Exhausted`: nobody waits for it, or too much is not heard yet.
 struct Say {
   OfferToken token = 0;
   Text text;

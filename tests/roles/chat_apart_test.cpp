@@ -45,11 +45,7 @@ struct Process {
     sessions = ChatSessions::make(made).value();
     role.name.text = name;
     role.options = {{{"precision", {}}, {precision, {}}}};
-    RoleMaking making;
-    making.role = &role;
-    making.model_directory = directory;
-    making.global_params = {sessions.get()};
-    chat = std::get<std::unique_ptr<SteppedRole>>(language_model_plugin().make(making).value());
+    chat = role_over(*sessions, role, language_model_plugin());
   }
   ChatSessions& chats() { return static_cast<ChatSessions&>(*sessions); }
   std::uint64_t copied() { return chats().pages().rows_copied(); }
@@ -94,12 +90,7 @@ FakeActivation answer_to(const FakeActivation& prefix, const std::string& sessio
 
 /// What an encoder beside the process's role makes of a picture.
 PayloadRef seen_by(Process& process, const std::string& file) {
-  RoleMaking making;
-  making.role = &process.role;
-  making.model_directory = directory;
-  making.global_params = {process.sessions.get()};
-  const auto eyes =
-      std::get<std::unique_ptr<SteppedRole>>(vision_encoder_plugin().make(making).value());
+  const auto eyes = role_over(*process.sessions, process.role, vision_encoder_plugin());
   FakeActivation picture("encode");
   picture.give("image", make_image(decode_image(read_whole_file(file, 1 << 20).value()).value()));
   eyes->admit(picture);

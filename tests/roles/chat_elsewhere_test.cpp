@@ -29,11 +29,7 @@ struct Machine {
     sessions = ChatSessions::make(made).value();
     role.name.text = name;
     role.options = {{{"precision", {}}, {"exact", {}}}};
-    RoleMaking making;
-    making.role = &role;
-    making.model_directory = directory;
-    making.global_params = {sessions.get()};
-    chat = std::get<std::unique_ptr<SteppedRole>>(language_model_plugin().make(making).value());
+    chat = role_over(*sessions, role, language_model_plugin());
   }
   ChatSessions& chats() { return static_cast<ChatSessions&>(*sessions); }
   std::uint64_t count(const std::string& name) const {

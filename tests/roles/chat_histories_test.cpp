@@ -178,11 +178,7 @@ TEST_CASE("a chat of two roles goes on with another reader") {
                      .value();
       role.name.text = name;
       role.options = {{{"precision", {}}, {"exact", {}}}};
-      RoleMaking making;
-      making.role = &role;
-      making.model_directory = directory;
-      making.global_params = {sessions.get()};
-      chat = std::get<std::unique_ptr<SteppedRole>>(language_model_plugin().make(making).value());
+      chat = role_over(*sessions, role, language_model_plugin());
     }
     SessionKeeper& keeper() { return static_cast<ChatSessions&>(*sessions); }
     void run(FakeActivation& activation) {

@@ -342,12 +342,7 @@ TEST_CASE("an answer waits for pages of a session that is idle, whichever role r
   std::size_t waited = 0;
   for (const std::int64_t tokens : {10, 14, 18, 22, 26}) {
     ChatWorld world(8);
-    RoleMaking making;
-    making.role = &world.role;
-    making.model_directory = directory;
-    making.global_params = {world.sessions.get()};
-    const auto sights =
-        std::get<std::unique_ptr<SteppedRole>>(vision_encoder_plugin().make(making).value());
+    const auto sights = role_over(*world.sessions, world.role, vision_encoder_plugin());
     ChatEngine& engine = *static_cast<ChatSessions&>(*world.sessions)
                               .engine(directory, kernels::WeightFormat::exact, {})
                               .value();

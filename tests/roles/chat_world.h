@@ -18,6 +18,16 @@ namespace sluice {
 inline const std::string directory =
     std::string(SLUICE_SOURCE_DIR) + "/tests/golden/conversation_qwen";
 
+/// Of the checkpoint in `directory`, over these pages.
+inline std::unique_ptr<SteppedRole> role_over(GlobalParam& pages, const RoleSpec& role,
+                                              const Plugin& plugin) {
+  RoleMaking making;
+  making.role = &role;
+  making.model_directory = directory;
+  making.global_params = {&pages};
+  return std::get<std::unique_ptr<SteppedRole>>(plugin.make(making).value());
+}
+
 /// `ssd`: the folder of its pages; empty: none. `cuda`: the GPU of its decoder; null: the CPU.
 struct ChatWorld {
   std::string model;

@@ -131,6 +131,11 @@ bool HostProcess::session_lost(const HostLife& life, std::string_view session) {
   return sessions_.used(session, life.number);
 }
 
+void HostProcess::session_still_lost(std::string_view session) {
+  const std::lock_guard lock(mutex_);
+  sessions_.still_lost(session);
+}
+
 void HostProcess::session_ends(std::string_view session) {
   const std::lock_guard lock(mutex_);
   sessions_.forget(session);

@@ -118,6 +118,8 @@ class HostProcess {
   void cancel(HostLife& life, std::uint32_t member, std::uint64_t activation);
   /// A session is used; true when it was in an earlier life and has lost what was kept of it.
   bool session_lost(const HostLife& life, std::string_view session);
+  /// Whoever was told so may not have heard it: the next one is told again.
+  void session_still_lost(std::string_view session);
   void session_ends(std::string_view session);
 
   /// The life is to end: `why` is its verdict, unless it died by itself. Returns how it ended.

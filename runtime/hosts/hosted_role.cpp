@@ -64,6 +64,8 @@ class Member {
     activation.warn("what role '" + role_ + "' kept of session '" +
                     std::string(activation.session()) + "' was lost when host '" + host_->name() +
                     "' died; it begins anew");
+    // A call that has failed meanwhile may hear of nothing more: the next one is told too.
+    if (activation.cancelled()) host_->session_still_lost(activation.session());
   }
 
   InHost begin(Activation& activation) {

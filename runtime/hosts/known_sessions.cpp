@@ -18,6 +18,11 @@ bool KnownSessions::used(std::string_view session, std::uint64_t life) {
   return std::exchange(it->second.life, life) != life;
 }
 
+void KnownSessions::still_lost(std::string_view session) {
+  const auto it = sessions_.find(session);
+  if (it != sessions_.end()) it->second.life = 0;
+}
+
 void KnownSessions::forget(std::string_view session) {
   const auto it = sessions_.find(session);
   if (it == sessions_.end()) return;

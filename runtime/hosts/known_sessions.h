@@ -19,12 +19,14 @@ class KnownSessions {
 
   /// The session is used in a life. True when its last life was another.
   bool used(std::string_view session, std::uint64_t life);
+  /// That it was lost has reached nobody: its next use is told so too, in whatever life.
+  void still_lost(std::string_view session);
   void forget(std::string_view session);
   std::size_t size() const { return sessions_.size(); }
 
  private:
   struct Last {
-    std::uint64_t life = 0;
+    std::uint64_t life = 0;  // lives are numbered from 1; 0: in none that anybody was told of
     std::uint64_t use = 0;  // its number among all uses
   };
 

@@ -17,6 +17,19 @@ TEST_CASE("a session that was in an earlier life has lost what was kept, and hea
   CHECK(known.size() == 1);
 }
 
+TEST_CASE("a loss that reached nobody is told at the next use, once") {
+  KnownSessions known(3);
+  CHECK_FALSE(known.used("a", 1));
+  CHECK(known.used("a", 2));
+  known.still_lost("a");
+  known.still_lost("nobody");
+  CHECK(known.used("a", 2));
+  CHECK_FALSE(known.used("a", 2));
+  known.still_lost("a");
+  CHECK(known.used("a", 3));
+  CHECK(known.size() == 1);
+}
+
 TEST_CASE("as many sessions as are remembered stay so; of more the longest unused is forgotten") {
   KnownSessions known(3);
   for (const char* name : {"a", "b", "c"}) CHECK_FALSE(known.used(name, 1));

@@ -33,6 +33,10 @@ struct PoolReport {
   std::uint64_t shared = 0;     // of those used: by more than one sequence
   std::uint64_t published = 0;  // cached or used: what prompts find
 
+  // A sample of the pages that were asked for lately: how many, how many of them were there, and
+  // how many would have been with the best choice of pages to keep.
+  std::uint64_t window_blocks = 0, window_hits = 0, window_optimum = 0;
+
   // Tokens of prompts that were answered, by where their keys and values came from.
   std::uint64_t prompts = 0, asked = 0;  // asked: the sum of what follows
   std::uint64_t memory = 0, brought = 0, computed = 0;

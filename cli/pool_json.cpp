@@ -54,6 +54,8 @@ Json json_of(const PoolReport& pool) {
   json["used"] = pool.used;
   json["shared"] = pool.shared;
   json["published"] = pool.published;
+  json["lately"] = {
+      {"asked", pool.window_blocks}, {"there", pool.window_hits}, {"best", pool.window_optimum}};
   json["prompts"] = pool.prompts;
   json["prompt_tokens"] = pool.asked;
   json["from_memory"] = pool.memory;

@@ -2,6 +2,7 @@
 //
 //     { "name", "age_ms", "model", and unless age_ms is below nothing "layout", "page_tokens",
 //       "page_bytes", "pages", "free", "cached", "used", "shared", "published",
+//       "lately": { "asked", "there", "best" } (of a sample of pages),
 //       "prompts", "prompt_tokens", "from_memory", "from_disk" or "from_machines" or neither,
 //       "computed" (tokens), "source": "none|disk|machines", "brought_pages", "brought_bytes",
 //       "given_pages", "given_bytes", of a disk "disk_pages", "disk_bytes", "disk_bytes_most",

@@ -99,6 +99,16 @@ std::string prompts_line(const Json& pool) {
   return text + ", computed " + part(count(pool, "computed"), all) + "\n";
 }
 
+/// How good the choice of pages to keep was. Of few pages it says nothing.
+std::string kept_line(const Json& pool) {
+  const Json* const lately = member(pool, "lately");
+  if (lately == nullptr || count(*lately, "asked") < 64) return "";
+  const std::uint64_t asked = count(*lately, "asked");
+  return "  kept     of " + std::to_string(asked) + " pages that were asked for lately " +
+         part(count(*lately, "there"), asked) + " were there; by the best choice " +
+         part(count(*lately, "best"), asked) + "\n";
+}
+
 std::string source_lines(const Json& pool) {
   const auto bytes = [&](const char* key) { return bytes_words(number_of<double>(pool, key)); };
   const std::string source = text_of(pool, "source");
@@ -138,7 +148,7 @@ std::string pool_text(const SeenPool& seen, const std::optional<Json>& rates) {
           ", " + bytes_words(number_of<double>(pool, "page_bytes")) + "\n";
   text += "  tokens   " + std::to_string(count(pool, "published") * count(pool, "page_tokens")) +
           " that prompts may find; " + words(pool, "layout") + "\n";
-  text += prompts_line(pool) + source_lines(pool);
+  text += prompts_line(pool) + kept_line(pool) + source_lines(pool);
   text += "  sessions " + number(pool, "sessions") + "\n";
   if (rates) text += rates_line(*rates);
   return text;

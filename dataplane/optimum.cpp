@@ -14,7 +14,7 @@ void Optimum::add(std::span<const std::uint64_t> keys) {
   begins_.push_back(blocks_.size());
 }
 
-std::uint64_t Optimum::hits(std::uint32_t capacity) const {
+std::uint64_t Optimum::hits(std::uint32_t capacity, std::size_t before) const {
   const auto requests = static_cast<std::uint32_t>(begins_.size() - 1);
   std::vector<std::uint32_t> next(blocks_.size()), seen(numbers_.size(), never);
   for (std::uint32_t request = requests; request-- > 0;)
@@ -29,7 +29,8 @@ std::uint64_t Optimum::hits(std::uint32_t capacity) const {
   std::uint64_t hits = 0;
   for (std::uint32_t request = 0; request < requests; ++request) {
     const std::uint64_t begin = begins_[request], end = begins_[request + 1];
-    for (std::uint64_t i = begin; i < end && is_resident[blocks_[i]]; ++i) ++hits;
+    for (std::uint64_t i = begin; i < end && is_resident[blocks_[i]]; ++i)
+      hits += request >= before ? 1 : 0;
     for (std::uint64_t i = begin; i < end; ++i) {
       const std::uint32_t block = blocks_[i];
       if (is_resident[block]) resident.erase(ranks[block]);

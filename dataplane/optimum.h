@@ -6,6 +6,7 @@
 // requests.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <unordered_map>
@@ -18,8 +19,8 @@ class Optimum {
   /// The next request's blocks from root to leaf, distinct.
   void add(std::span<const std::uint64_t> keys);
   std::uint64_t blocks() const { return blocks_.size(); }
-  /// Hits of all requests with room for `capacity` blocks.
-  std::uint64_t hits(std::uint32_t capacity) const;
+  /// Hits of all requests behind the first `before` with room for `capacity` blocks.
+  std::uint64_t hits(std::uint32_t capacity, std::size_t before = 0) const;
 
  private:
   static constexpr std::uint32_t never = 0xffffffffu;

@@ -13,6 +13,7 @@ PageTable::PageTable(std::uint32_t pages, std::uint32_t rows_per_page,
                      std::unique_ptr<EvictionPolicy> policy)
     : rows_per_page_(rows_per_page),
       policy_(std::move(policy)),
+      watch_(pages),
       pages_(pages),
       held_(pages),
       index_(pages) {
@@ -206,7 +207,9 @@ void PageTable::tell_policy(const Sequence& sequence) {
     path_.push_back({page, pages_[page].key.words[0], !pages_[page].is_known});
     pages_[page].is_known = true;
   }
-  if (!path_.empty()) policy_->visit({now_ms_, path_});
+  if (path_.empty()) return;
+  policy_->visit({now_ms_, path_});
+  watch_.visit(path_);
 }
 
 void PageTable::truncate(Sequence& sequence, std::uint32_t rows, std::uint32_t reserved) {

@@ -17,6 +17,7 @@
 
 #include "base/result.h"
 #include "dataplane/eviction.h"
+#include "dataplane/hit_watch.h"
 #include "dataplane/key_table.h"
 #include "dataplane/page_key.h"
 
@@ -125,6 +126,8 @@ class PageTable {
   std::uint64_t generation(Page page) const { return pages_[page].generation; }
   std::uint32_t references(Page page) const { return pages_[page].references; }
   bool is_published(Page page) const { return pages_[page].is_published; }
+  /// How good the policy's choices were lately.
+  HitWindow hit_window() const { return watch_.look(); }
   Page parent(Page page) const { return pages_[page].parent; }
   /// Requires: it is published.
   const PageKey& key(Page page) const {
@@ -159,6 +162,7 @@ class PageTable {
 
   std::uint32_t rows_per_page_;
   std::unique_ptr<EvictionPolicy> policy_;
+  HitWatch watch_;
   std::vector<State> pages_;
   std::vector<std::uint8_t> held_;
   std::vector<Page> free_;

@@ -45,6 +45,9 @@ class PagesOfProcesses final : public SharedParam {
     report.used = report.pages - report.free - report.cached;
     report.shared = now.shared;
     report.published = now.published;
+    report.window_blocks = now.window.blocks;
+    report.window_hits = now.window.hits;
+    report.window_optimum = now.window.optimum;
   }
 
  private:

@@ -38,6 +38,10 @@ void add_pages(const KvPages& pool, PoolReport& report) {
     report.shared += table.references(page) > 1 ? 1 : 0;
     report.published += table.is_published(page) ? 1 : 0;
   }
+  const HitWindow window = table.hit_window();
+  report.window_blocks = window.blocks;
+  report.window_hits = window.hits;
+  report.window_optimum = window.optimum;
 }
 
 void add_source(const KeptPool& kept, PoolReport& report) {

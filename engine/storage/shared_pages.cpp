@@ -221,6 +221,7 @@ SharedPages::Report SharedPages::report() {
   Report report;
   report.free = table_.free_pages();
   report.cached = table_.cached_pages();
+  report.window = table_.hit_window();
   report.batches = batches_;
   report.refused = std::exchange(refused_, {});
   for (Page page = 0; page < table_.capacity(); ++page) {

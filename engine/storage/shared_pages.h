@@ -58,6 +58,7 @@ class SharedPages {
     std::uint32_t free = 0, cached = 0;
     std::uint32_t shared = 0;          // of those used: by more than one sequence
     std::uint32_t published = 0;       // cached or used
+    HitWindow window;
     std::vector<Attached> attached;    // in the order in which they came
     std::uint64_t batches = 0;         // that were answered, or told
     std::vector<std::string> refused;  // who was detached, and why, since it was asked last

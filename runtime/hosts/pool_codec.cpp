@@ -24,7 +24,8 @@ constexpr std::uint64_t PoolReport::*numbers[] = {
     &PoolReport::brought_bytes, &PoolReport::given_pages,
     &PoolReport::given_bytes,   &PoolReport::source_pages,
     &PoolReport::source_bytes,  &PoolReport::source_bytes_most,
-    &PoolReport::sessions};
+    &PoolReport::sessions,      &PoolReport::window_blocks,
+    &PoolReport::window_hits,   &PoolReport::window_optimum};
 constexpr std::string PoolReport::*texts[] = {&PoolReport::name, &PoolReport::model,
                                               &PoolReport::layout, &PoolReport::source_off};
 constexpr std::uint64_t PoolReport::Index::*index_numbers[] = {

@@ -25,6 +25,9 @@ PoolReport pulling(std::uint64_t prompts) {
   pool.used = 12;
   pool.shared = 3;
   pool.published = 50;
+  pool.window_blocks = 400;
+  pool.window_hits = 100;
+  pool.window_optimum = 150;
   pool.prompts = prompts;
   pool.asked = 100 * prompts;
   pool.memory = 50 * prompts;
@@ -56,6 +59,8 @@ TEST_CASE("one snapshot shows what is, two what has happened by the second") {
         "  tokens   800 that prompts may find; 4 layers, keys and values of 32 in f32\n"
         "  prompts  6 of 600 tokens: from memory 300 (50.0 %), from other machines 120 (20.0 %), "
         "computed 180 (30.0 %)\n"
+        "  kept     of 400 pages that were asked for lately 100 (25.0 %) were there; by the best "
+        "choice 150 (37.5 %)\n"
         "  machines 6 pages pulled, 96.0 KiB; 0 served, 0 bytes\n"
         "  sessions 1\n"
         "  a second 200.0 tokens: from memory 100.0, from other machines 40.0, computed 60.0; "
@@ -81,6 +86,15 @@ TEST_CASE("nothing is shown by the second of what has begun anew, or where no ti
   unseen.name = "kv";
   const PoolSnapshot hidden = snapshot(11, unseen);
   CHECK_THAT(pool_status_text(snapshot(12, pulling(7)), &hidden), !Contains("a second"));
+}
+
+TEST_CASE("of few pages nothing is said of how good the choice was, but in JSON") {
+  PoolReport few = pulling(6);
+  few.window_blocks = 63;
+  const PoolSnapshot now = snapshot(1, few);
+  CHECK_THAT(pool_status_text(now, nullptr), !Contains("lately"));
+  const auto json = pool_status_json(now, nullptr)["pools"][0]["lately"];
+  CHECK((json["asked"] == 63 && json["there"] == 100 && json["best"] == 150));
 }
 
 TEST_CASE("a pool that a forward hides says so, and an old report its age") {

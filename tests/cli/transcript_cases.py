@@ -298,10 +298,10 @@ def said_of_machines():
     yield "a list of another type", [("0", "front", 100, front({"eyes": member("eyes", state="there")}))]
     pool = {"name": "kv", "age_ms": 0, "model": "models/one", "layout": "2 layers, keys and values of 8 in f32", "page_tokens": 16, "page_bytes": 4096,
             "pages": 64, "free": 12, "cached": 40, "used": 12, "shared": 3, "published": 50, "prompts": 2, "prompt_tokens": 200, "from_memory": 100,
-            "computed": 100, "source": "none", "sessions": 3, "session_list": [
+            "computed": 100, "lately": {"asked": 200, "there": 80, "best": 100}, "source": "none", "sessions": 3, "session_list": [
                 {"name": "an\x1b[31mna", "role": "talk", "tokens": 20, "kept": 16, "answering": False, "idle_ms": 1949},
                 {"name": "ben", "role": "", "tokens": 7, "kept": 0, "answering": True, "idle_ms": 0}]}
-    yield "pools", [("0", "front", 100, front(plain)), ("1", "eyes", 101, {**ready, "pools": [pool, {"name": "other", "age_ms": -1, "model": "m"}, 7]}),
+    yield "pools", [("0", "front", 100, front(plain)), ("1", "eyes", 101, {**ready, "pools": [pool, {"name": "other", "age_ms": -1, "model": "m"}, {**pool, "lately": 7}, 7]}),
                     ("2", "paint", 102, {"ready": False})]
     yield "no words", [("0", "front", 100, b"{"), ("1", "eyes", 101, b""), ("2", "paint", 102, b'"' + b"x" * (4 << 20) + b'"'), ("up", "", 99, None)]
     yield "much", [("1", "eyes", 101, b'{"ready": true, "x": "' + b"x" * ((4 << 20) - 24) + b'"}')]

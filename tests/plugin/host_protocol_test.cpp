@@ -77,6 +77,9 @@ PoolReport pool() {
   report.free = 290;
   report.cached = 4;
   report.used = 6;
+  report.window_blocks = 400;
+  report.window_hits = 100;
+  report.window_optimum = 200;
   report.source = PoolReport::Source::disk;
   report.source_off = "full";
   report.index = PoolReport::Index{1, 2, 3, 4, 5, 600, "away"};

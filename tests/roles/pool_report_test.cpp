@@ -67,6 +67,10 @@ TEST_CASE("a pool's report counts pages, sessions and where prompts came from") 
   world.sessions->end_session("a");
   const PoolReport after = report_of(*world.sessions);
   CHECK((after.sessions == 0 && after.used == 0 && after.cached == two.published));
+  // Both have ended, so both were visits; the later half is what the second one asked for, which
+  // the first had said too.
+  CHECK((after.window_blocks > 2 && after.window_hits == after.window_blocks));
+  CHECK(after.window_optimum == after.window_hits);
 }
 
 TEST_CASE("a session's idle time is since a role asked for it, and its pages go with its answer") {

@@ -1,0 +1,180 @@
+#!/usr/bin/env python3
+"""The same answer whatever the pool of keys and values has, and the time to its first token in each way.
+
+    python3 bench/pool_ways.py SLUICE [--model MODEL] [--words 200] [--runs 5]
+
+MODEL: a checkpoint that chats, or the small one of the repository, which sees pictures and is asked about one too. A
+question of so many words is asked for one token, which is the time that is shown (a median; a way that can be had but once in
+a process is had in several), and for sixteen, which must be the same in all ways; exit status 1 if they are not. Each process has
+answered a question of the same length before, of other words.
+
+    off         asked before in another session, of a role whose sessions share nothing (share_prefixes: no)
+    cold        not asked before: each time of other words
+    warm        asked before in another session: its pages are in memory
+    restarted   asked before by a process that has ended: its pages are in a folder
+    moved       asked before at another machine of a cluster: its pages are pulled, which is looked at
+    pressed     as warm, in a pool with room for little more than the question, other questions between
+
+Whoever waits sleeps. The time has the call's way through a pipe and JSON in it, and that of the model's one step.
+"""
+from __future__ import annotations
+
+import argparse
+import base64
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+SMALL = f"{ROOT}/tests/golden/conversation_qwen"
+PICTURE = f"{ROOT}/models/scenes/samples/table.png"
+WORDS = "the table is red and near a door that opens when it rains again".split()
+
+
+def text_of(words: int, seed: int) -> str:
+    said = []
+    for _ in range(words):
+        seed = (seed * 1664525 + 1013904223) % 2**32
+        said.append(WORDS[(seed >> 16) % len(WORDS)])
+    return " ".join(said)
+
+
+class Program:
+    """`sluice run` that is asked call by call."""
+
+    def __init__(self, options, words: list[str]):
+        self.sees = options.model == SMALL
+        self.options, self.asked = options, 0
+        self.program = subprocess.Popen([options.sluice, "run", *words, "--calls", "-", "--concurrency", "1"], stdin=subprocess.PIPE,
+                                        stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, cwd=ROOT)
+        self.ask("hello", 99, 1)
+
+    def ask(self, session: str, seed: int, tokens: int) -> tuple[float, str]:
+        """Milliseconds until the answer is there, and the answer."""
+        content = [{"type": "text", "text": text_of(self.options.words, seed)}]
+        if self.sees:
+            with open(PICTURE, "rb") as file:
+                content.insert(0, {"type": "image", "data": base64.b64encode(file.read()).decode()})
+        request = {"content": content, "options": {"max_tokens": tokens}}
+        self.asked += 1
+        line = json.dumps({"id": str(self.asked), "session": f"{session}{self.asked}", "inputs": {"request": request},
+                           "end_session": True}) + "\n"
+        began = time.perf_counter()
+        self.program.stdin.write(line)
+        self.program.stdin.flush()
+        result = json.loads(self.program.stdout.readline())
+        if not result["ok"]:
+            sys.exit(f"{session}: {result['error']['message']}")
+        return (time.perf_counter() - began) * 1e3, result["outputs"].get("text", "")
+
+    def end(self) -> None:
+        self.program.stdin.close()
+        self.program.wait(timeout=60)
+
+
+class Ways:
+    def __init__(self, options, folder: str):
+        self.options, self.folder = options, folder
+        self.sets = [f"--set=roles.llm.model={options.model}", f"--set=global_params.kv.model={options.model}"]
+        self.flow = f"{ROOT}/workflows/chat.yaml"
+
+    def start(self, share: str = "yes", pages: int = 512, ssd: str = "") -> Program:
+        words = [*self.sets, f"--set=roles.llm.options={{precision: exact, share_prefixes: {share}}}",
+                 f"--set=global_params.kv.pages={pages}"]
+        return Program(self.options, [self.flow, *words, *([f"--set=global_params.kv.ssd={ssd}"] if ssd else [])])
+
+    def many(self, program: Program, between: bool = False) -> tuple[list[float], str]:
+        """Asked before, then again and again."""
+        answer = program.ask("before", 1, 16)[1]
+        times = []
+        for run in range(self.options.runs):
+            if between:
+                program.ask("other", 2 + run, 1)
+            times.append(program.ask("again", 1, 1)[0])
+        same = program.ask("last", 1, 16)[1]
+        program.end()
+        return times, answer if same == answer else f"{answer!r}, then {same!r}"
+
+    def off(self):
+        return self.many(self.start(share="no"))
+
+    def warm(self):
+        return self.many(self.start())
+
+    def pressed(self):
+        tokens = 3 * self.options.words + (400 if self.options.model == SMALL else 60)
+        return self.many(self.start(pages=tokens // 16), between=True)
+
+    def each(self, prepare, look=lambda: None):
+        times, answers = [], set()
+        for run in range(self.options.runs):
+            program = prepare(run)
+            times.append(program.ask("first", 1, 1)[0])
+            answers.add(program.ask("same", 1, 16)[1])
+            look()
+            program.end()
+        return times, answers.pop() if len(answers) == 1 else f"{answers}"
+
+    def cold(self):
+        program = self.start()
+        times = [program.ask("other", 2 + run, 1)[0] for run in range(self.options.runs)]
+        answer = program.ask("first", 1, 16)[1]
+        program.end()
+        return times, answer
+
+    def restarted(self):
+        ssd = os.path.join(self.folder, "pages")
+        before = self.start(ssd=ssd)
+        before.ask("before", 1, 16)
+        before.end()
+        return self.each(lambda _: self.start(ssd=ssd))
+
+    def moved(self):
+        path = os.path.join(self.folder, "cluster.yaml")
+        with open(path, "w", encoding="utf-8") as out:
+            out.write(f"cluster: 1\nworkflows: [ {self.flow} ]\nmachines:\n  front: {{ home: true, roles: [ parser ] }}\n"
+                      "  one: { roles: [ llm ] }\n  two: { roles: [ llm ] }\n")
+
+        def prepare(_):
+            sets = [*self.sets, "--set=roles.llm.options={precision: exact}", "--set=global_params.kv.pages=512", "--set=roles.llm.replicas=2"]
+            program = Program(self.options, ["--cluster", path, *sets])
+            program.ask("before", 1, 16)  # sessions go by turns to one and the other
+            return program
+
+        def pulled():
+            done = subprocess.run([self.options.sluice, "pool", "status", "--cluster", path, "--format", "json"], check=True,
+                                  capture_output=True, text=True)
+            if sum(pool["from_machines"] for pool in json.loads(done.stdout)["pools"]) < self.options.words:
+                sys.exit("moved: nothing was pulled")
+        return self.each(prepare, pulled)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("sluice", type=os.path.abspath)
+    parser.add_argument("--model", type=os.path.abspath, default=SMALL)
+    parser.add_argument("--words", type=int, default=200)
+    parser.add_argument("--runs", type=int, default=5)
+    options = parser.parse_args()
+    wanted, cold, is_same = None, 0.0, True
+    print(f"{'way':<12}{'first token, ms':>16}{'beside cold':>13}")
+    with tempfile.TemporaryDirectory() as folder:
+        ways = Ways(options, folder)
+        for name in ("cold", "off", "warm", "pressed", "restarted", "moved"):
+            times, answer = getattr(ways, name)()
+            wanted = answer if wanted is None else wanted
+            middle = statistics.median(times)
+            cold = cold or middle
+            words = "" if answer == wanted else f"  ANOTHER ANSWER: {answer!r}, wanted {wanted!r}"
+            is_same = is_same and answer == wanted
+            print(f"{name:<12}{middle:>16.1f}{middle / cold:>13.2f}{words}", flush=True)
+    print(f"the same answer in all of them: {wanted!r}" if is_same else "not the same answer")
+    return 0 if is_same else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -108,6 +108,7 @@ Sequence PageTable::fork(const Sequence& sequence) {
 
 bool PageTable::make_room(std::uint32_t count) {
   if (count > free_pages() + cached_) return false;
+  if (free_pages() < count) catch_up();
   while (free_pages() < count) {
     const Page page = policy_->victim(held_);
     SLUICE_CHECK(page != no_page && held_[page] == 0 && pages_[page].is_published);
@@ -202,14 +203,19 @@ bool PageTable::publish(Sequence& sequence, const PageKey& key) {
 }
 
 void PageTable::tell_policy(const Sequence& sequence) {
-  path_.clear();
+  if (sequence.published_ == 0) return;
+  catch_up();
+  path_ms_ = now_ms_;
   for (const Page page : std::span(sequence.pages_).first(sequence.published_)) {
     path_.push_back({page, pages_[page].key.words[0], !pages_[page].is_known});
     pages_[page].is_known = true;
   }
-  if (path_.empty()) return;
-  policy_->visit({now_ms_, path_});
   watch_.visit(path_);
+}
+
+void PageTable::catch_up() {
+  if (!path_.empty()) policy_->visit({path_ms_, path_});
+  path_.clear();
 }
 
 void PageTable::truncate(Sequence& sequence, std::uint32_t rows, std::uint32_t reserved) {

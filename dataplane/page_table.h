@@ -115,6 +115,9 @@ class PageTable {
   void truncate(Sequence& sequence, std::uint32_t rows, std::uint32_t reserved = 0);
   /// Gives all pages back; what is published stays as cache.
   void release(Sequence& sequence);
+  /// The policy sees what it was told of. It does so by itself in time: this is for whoever has
+  /// nothing to do for a moment, as a visit of many pages takes a while.
+  void catch_up();
   /// Borrows it; null: nobody.
   void watch(PageWatcher* watcher) { watcher_ = watcher; }
   /// The time at which the policy sees what follows.
@@ -167,8 +170,10 @@ class PageTable {
   std::vector<std::uint8_t> held_;
   std::vector<Page> free_;
   KeyTable index_;
+  // Told, and not seen by the policy yet: it sees one before it is asked for anything else, or is
+  // told of the next. So whoever gives pages back does not wait for it.
   std::vector<VisitedBlock> path_;
-  std::uint64_t now_ms_ = 0;
+  std::uint64_t now_ms_ = 0, path_ms_ = 0;
   PageWatcher* watcher_ = nullptr;
   std::uint32_t cached_ = 0;  // published, without references
 };

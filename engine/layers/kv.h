@@ -145,6 +145,10 @@ class KvPages {
     SLUICE_CHECK(table_ != nullptr, "the table of pages is in another process");
     return *table_;
   }
+  /// As `PageTable::catch_up`, where the table is here.
+  void catch_up() {
+    if (table_ != nullptr) table_->catch_up();
+  }
   /// As `PageTable::watch`. Requires: the table is here.
   void watch(PageWatcher* watcher) { pages_table().watch(watcher); }
 

@@ -7,6 +7,8 @@
 #include <array>
 #include <catch2/catch.hpp>
 #include <map>
+#include <string>
+#include <utility>
 
 #include "base/random.h"
 #include "invariants.h"
@@ -396,4 +398,58 @@ TEST_CASE("a fork's pages are not exchanged under it, so what it uses follows wh
   // All that is not the fork's can be had.
   Sequence rest = table.open({});
   CHECK(table.reserve(rest, 4 * page_rows, copies));
+}
+
+namespace {
+
+/// Least recently used, and what it was told.
+class Heard final : public EvictionPolicy {
+ public:
+  Heard(PoolSize size, std::vector<std::string>& words) : lru_(make_lru(size)), words_(words) {}
+  void visit(const Visit& visit) override {
+    words_.push_back("visit of " + std::to_string(visit.path.size()) + " at " +
+                     std::to_string(visit.now_ms));
+    lru_->visit(visit);
+  }
+  Slot victim(Held held) override {
+    words_.push_back("victim");
+    return lru_->victim(held);
+  }
+  void removed(Slot slot) override { lru_->removed(slot); }
+
+ private:
+  std::unique_ptr<EvictionPolicy> lru_;
+  std::vector<std::string>& words_;
+};
+
+}  // namespace
+
+TEST_CASE("the policy hears of visits in their order and time, before it gives anything up") {
+  using Words = std::vector<std::string>;
+  Words heard;
+  PageTable table(4, page_rows, std::make_unique<Heard>(PoolSize{4, 8}, heard));
+  std::vector<CopyPage> copies;
+  const auto visit = [&](const Tokens& tokens, std::uint64_t time) {
+    table.set_time(time);
+    const std::vector<PageKey> keys = keys_of(tokens);
+    Sequence sequence = table.open(keys);
+    const auto rows = static_cast<std::uint32_t>(tokens.size());
+    REQUIRE(table.reserve(sequence, rows, copies));
+    table.wrote(sequence, rows);
+    for (const PageKey& key : keys) REQUIRE(table.publish(sequence, key));
+  };
+  const auto take = [&] { return std::exchange(heard, {}); };
+  visit({1, 1, 1, 1, 2, 2, 2, 2}, 5);
+  CHECK(take().empty());  // who gave the pages back did not wait for it
+  visit({3, 3, 3, 3}, 6);
+  CHECK(take() == Words{"visit of 2 at 5"});
+  table.set_time(7);
+  table.catch_up();
+  CHECK(take() == Words{"visit of 1 at 6"});
+  table.catch_up();
+  CHECK(take().empty());
+  visit({4, 4, 4, 4}, 8);
+  Sequence more = table.open({});
+  REQUIRE(table.reserve(more, page_rows, copies));
+  CHECK(take() == Words{"visit of 1 at 8", "victim"});
 }

@@ -14,6 +14,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "base/buffer.h"
@@ -28,12 +29,18 @@ class RemoteRegion {
     std::uint64_t offset = 0;
     std::size_t size = 0;
   };
+  struct Read {
+    std::uint64_t number = 0;
+    Part first{}, then{};
+    Ref<Buffer> to{};
+  };
   class Listener {
    public:
     virtual ~Listener() = default;
-    /// On threads of the memory's, of different reads at once; must return soon. `bytes`: what was
-    /// read and has no other place, one part behind the other; null: it could not be read. `sum`:
-    /// the CRC-32C of what was written to the place, where it was summed as it was; else none.
+    /// On threads of the memory's, or in `read_all`, of different reads at once; must return soon.
+    /// `bytes`: what was read and has no other place, one part behind the other; null: it could not
+    /// be read. `sum`: the CRC-32C of what was written to the place, where it was summed as it was;
+    /// else none.
     virtual void read_ended(std::uint64_t number, Ref<Buffer> bytes,
                             std::optional<std::uint32_t> sum) = 0;
   };
@@ -45,6 +52,12 @@ class RemoteRegion {
   /// read's own. It is referred to as long as anything may still be written there, which the end
   /// of the read is behind: so whoever makes it knows when it is nobody's.
   virtual void read(std::uint64_t number, Part first, Part then, Ref<Buffer> to) = 0;
+  /// So each of them; where the region is near and they are small they end before this returns.
+  virtual void read_all(std::vector<Read> reads) {
+    for (Read& one : reads) read(one.number, one.first, one.then, std::move(one.to));
+  }
+  /// This process copies from it.
+  virtual bool is_near() const { return false; }
   void read(std::uint64_t number, Part first, Part then) { read(number, first, then, {}); }
 };
 

@@ -7,6 +7,7 @@
 // state. Errors: none of the decoder but "no message". Source: omni-flow, section 4.2 (transfer).
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -21,11 +22,12 @@ namespace sluice::pages {
 
 using Bytes = std::vector<std::byte>;
 
-inline constexpr std::uint8_t version = 4;
+inline constexpr std::uint8_t version = 5;
 inline constexpr std::size_t keys_most = 4096;  // of one question
 inline constexpr std::size_t note_bytes_most = 1U << 20U;
 inline constexpr std::uint32_t page_bytes_most = 32U << 20U;  // a message holds one page
-inline constexpr std::size_t ask_bytes_most = 4U << 20U;      // of pages in one answer, or one page
+/// Of pages in one answer, or one page: their content, or where they stand.
+inline constexpr std::size_t ask_bytes_most = 4U << 20U, places_bytes_most = 16U << 20U;
 inline constexpr std::size_t region_key_most = 16U << 10U;
 
 /// Of both sides, first: pages are exchanged by who means the same by them.
@@ -128,6 +130,12 @@ Bytes page_message(std::uint32_t page_bytes);
 void write_page_head(const PageHead& head, Bytes& message);
 /// Without the content, which stands elsewhere.
 Bytes encode(const PageHead& head);
+
+/// Pages of one question.
+constexpr std::size_t asked_most(std::size_t page_bytes, bool for_places) {
+  const std::size_t most = (for_places ? places_bytes_most : ask_bytes_most) / page_bytes;
+  return std::clamp<std::size_t>(most, 1, keys_most);
+}
 
 /// None: it is no message of this version. Views of `message`. `body`: the content of a page that
 /// stands elsewhere than behind its head; of no other message.

@@ -28,30 +28,48 @@ void PagePuller::met(PeerLife life, const Hello& hello, std::int64_t now) {
 bool PagePuller::begin(std::uint64_t id, std::vector<PageKey> keys, std::int64_t now,
                        std::optional<PeerLife> first) {
   SLUICE_CHECK(id != 0 && !keys.empty() && !pulls_.contains(id));
-  Pull pull;
-  if (keys.size() > keys_most) keys.resize(keys_most);
-  pull.keys = std::move(keys);
-  pull.began = pull.heard = now;
-  const auto find = [&](PeerLife life, Peer& peer) {
-    if (!may_be_asked(peer, now) || pull.finds.size() == peers_asked) return false;
-    out_.push_back({life, encode(Find{next_question_, pull.keys})});
-    peer.finds.insert(next_question_);
-    pull.finds.emplace(next_question_++, life);
+  std::vector<PeerLife> asked;
+  const auto choose = [&](PeerLife life, const Peer& peer) {
+    if (!may_be_asked(peer, now) || asked.size() == peers_asked) return false;
+    asked.push_back(life);
     return true;
   };
   const auto known = first.has_value() ? peers_.find(*first) : peers_.end();
-  std::optional<PeerLife> likely;
-  if (known != peers_.end() && find(known->first, known->second)) likely = *first;
+  const bool is_known = known != peers_.end() && choose(known->first, known->second);
   auto next = peers_.upper_bound(last_asked_);
   for (std::size_t i = 0; i < peers_.size(); ++i, ++next) {
     if (next == peers_.end()) next = peers_.begin();
-    if (next != known && find(next->first, next->second)) last_asked_ = next->first;
+    if (next != known && choose(next->first, next->second)) last_asked_ = next->first;
   }
-  if (pull.finds.empty()) return false;
-  if (pull.finds.size() == 1) likely = pull.finds.begin()->second;
-  Pull& begun = pulls_.emplace(id, std::move(pull)).first->second;
-  if (likely) ask_early(id, begun, *likely);
+  if (asked.empty()) return false;
+  Pull& pull = pulls_[id];
+  if (keys.size() > keys_most) keys.resize(keys_most);
+  pull.keys = std::move(keys);
+  pull.began = pull.heard = now;
+  for (const PeerLife life : asked)
+    ask_first(id, pull, life, life == asked.front() && (is_known || asked.size() == 1));
   return true;
+}
+
+void PagePuller::ask_first(std::uint64_t id, Pull& pull, PeerLife life, bool is_likely) {
+  Peer& peer = peers_.at(life);
+  const std::size_t all = pull.keys.size();
+  const bool is_small = all <= early_pages_most && all * self_.page_bytes <= early_most_;
+  const bool for_places = may_read(peer) && (peer.is_near || !is_small);
+  const std::size_t early = is_likely && (for_places || is_small)
+                                ? std::min(all, asked_most(self_.page_bytes, for_places))
+                                : 0;
+  // The answer of all of them says how many there are.
+  if (early == all && ask(id, pull, peer, life, early, for_places)) {
+    pull.first_asked = next_question_ - 1;
+    pull.finds.emplace(pull.first_asked, life);
+    return;
+  }
+  out_.push_back({life, encode(Find{next_question_, pull.keys})});
+  peer.finds.insert(next_question_);
+  pull.finds.emplace(next_question_++, life);
+  if (early > 0 && early < all && ask(id, pull, peer, life, early, for_places))
+    pull.first_asked = next_question_ - 1;
 }
 
 bool PagePuller::begin_at(std::uint64_t id, std::vector<PageKey> keys, PeerLife peer,
@@ -67,17 +85,29 @@ bool PagePuller::begin_at(std::uint64_t id, std::vector<PageKey> keys, PeerLife 
   return true;
 }
 
-void PagePuller::fetch(std::uint64_t id, std::vector<Ref<Buffer>> places, std::int64_t now) {
+void PagePuller::fetch(std::uint64_t id, std::size_t pages, std::int64_t now) {
   const auto at = pulls_.find(id);
   if (at == pulls_.end()) return;
   Pull& pull = at->second;
-  SLUICE_CHECK(!places.empty() && places.size() <= pull.found && !pull.is_fetching);
-  for (const Ref<Buffer>& place : places) SLUICE_CHECK(place && place->size() == self_.page_bytes);
+  SLUICE_CHECK(pages > 0 && pages <= pull.found && !pull.is_fetching);
   pull.is_fetching = true;
-  pull.places = std::move(places);
+  pull.wanted = pages;
+  pull.places.reserve(pages);
   pull.began = pull.heard = now;
-  if (pull.first_places != 0) take_early(pull, now);
+  if (pull.first_asked != 0) take_early(pull);
   ask_more();
+}
+
+void PagePuller::place(std::uint64_t id, std::vector<Ref<Buffer>> places, std::int64_t now) {
+  const auto at = pulls_.find(id);
+  if (at == pulls_.end()) return;
+  Pull& pull = at->second;
+  SLUICE_CHECK(pull.is_fetching && places.size() <= pull.wanted - pull.places.size());
+  for (Ref<Buffer>& place : places) {
+    SLUICE_CHECK(place && place->size() == self_.page_bytes);
+    pull.places.push_back(std::move(place));
+  }
+  if (pull.first_asked != 0) read_early(pull, now);
 }
 
 void PagePuller::cancel(std::uint64_t id) {
@@ -93,7 +123,7 @@ void PagePuller::take(PeerLife from, Bytes message, std::int64_t now, const Ref<
   }
   if (const Found* found = std::get_if<Found>(&*read)) return take_found(from, *found);
   if (const PageContent* page = std::get_if<PageContent>(&*read))
-    return take_page(from, *page, now);
+    return take_page(from, {*page, std::move(message), body}, now);
   if (const Places* said = std::get_if<Places>(&*read)) {
     for (const Place& place : said->places) take_place(from, place, now);
     return take_end(from, said->end, now);
@@ -117,15 +147,17 @@ void PagePuller::take_found(PeerLife from, const Found& found) {
     const auto asked = pull.finds.find(found.id);
     if (asked == pull.finds.end() || asked->second != from) continue;
     pull.finds.erase(asked);
-    const std::size_t pages = std::min<std::size_t>(found.pages, pull.keys.size());
-    if (pages > pull.found) {
-      pull.found = pages;
-      pull.peer = from;
-    }
-    if (pull.finds.empty() || pull.found == pull.keys.size()) found_all(id, pull);
-    return;
+    return count(id, pull, from, std::min<std::size_t>(found.pages, pull.keys.size()));
   }
   ++stale_;
+}
+
+void PagePuller::count(std::uint64_t id, Pull& pull, PeerLife peer, std::size_t pages) {
+  if (pages > pull.found) {
+    pull.found = pages;
+    pull.peer = peer;
+  }
+  if (pull.finds.empty() || pull.found == pull.keys.size()) found_all(id, pull);
 }
 
 /// Or as much as is known.
@@ -137,11 +169,14 @@ void PagePuller::found_all(std::uint64_t id, Pull& pull) {
   event.pull = id;
   event.peer = pull.peer;
   event.pages = pull.found;
+  const auto first = questions_.find(pull.first_asked);
+  event.has_come =
+      first != questions_.end() && first->second.peer == pull.peer && !first->second.held.empty();
   events_.push_back(std::move(event));
 }
 
-void PagePuller::take_page(PeerLife from, const PageContent& page, std::int64_t now) {
-  const PageHead& head = page.head;
+void PagePuller::take_page(PeerLife from, Held came, std::int64_t now) {
+  const PageHead& head = came.page.head;
   const auto it = questions_.find(head.id);
   if (it == questions_.end() || it->second.peer != from || it->second.pull == 0) {
     ++stale_;
@@ -150,13 +185,26 @@ void PagePuller::take_page(PeerLife from, const PageContent& page, std::int64_t 
   Question& question = it->second;
   const auto at = pulls_.find(question.pull);
   if (!is_asked_for(question, head)) return end(at, PullEnd::broken, now);
-  const std::size_t index = question.first + question.got;
-  if (index >= at->second.places.size()) return end(at, PullEnd::broken, now);
+  ++question.got;
+  if (at->second.is_fetching)
+    put(question, came.page, now);
+  else
+    question.held.push_back(std::move(came));
+}
+
+/// Unless more was asked for than is wanted.
+bool PagePuller::put(const Question& question, const PageContent& page, std::int64_t now) {
+  const auto at = pulls_.find(question.pull);
+  const std::size_t index = question.first + page.head.index;
+  if (index >= at->second.wanted) return true;
   // What is checked is what is kept: memory that the owner still has may change in between.
   const Ref<Buffer>& place = at->second.places[index];
-  if (copy_with_crc32c(page.content, place->data()) != head.crc32c)
-    return end(at, PullEnd::broken, now);
-  arrive(question, question.got++, false, now);
+  if (copy_with_crc32c(page.content, place->data()) != page.head.crc32c) {
+    end(at, PullEnd::broken, now);
+    return false;
+  }
+  arrive(question, page.head.index, false, now);
+  return true;
 }
 
 bool PagePuller::is_asked_for(const Question& question, const PageHead& head) const {
@@ -200,6 +248,8 @@ void PagePuller::take_end(PeerLife from, const End& answer, std::int64_t now) {
   took(from, answer.receipt);
   it->second.end = answer;
   const auto at = pulls_.find(it->second.pull);
+  if (at != pulls_.end() && at->second.finds.erase(answer.id) > 0)
+    return count(at->first, at->second, from, it->second.got);
   const bool is_early = at != pulls_.end() && !at->second.is_fetching;
   if (it->second.reading == 0 && !is_early) finish(it, now);
 }
@@ -224,13 +274,13 @@ void PagePuller::finish(Questions::iterator it, std::int64_t now) {
   at->second.questions.erase(id);
   const End& answer = *question.end;
   if (answer.pages != question.got) return end(at, PullEnd::broken, now);
-  if (question.got < std::min(question.count, at->second.places.size() - question.first)) {
+  if (question.got < std::min(question.count, at->second.wanted - question.first)) {
     const PullEnd how = answer.status == End::Status::busy      ? PullEnd::busy
                         : answer.status == End::Status::refused ? PullEnd::refused
                                                                 : PullEnd::missing;
     return end(at, how, now);
   }
-  if (at->second.got == at->second.places.size()) return end(at, PullEnd::done, now);
+  if (at->second.got == at->second.wanted) return end(at, PullEnd::done, now);
   ask_more();
 }
 
@@ -243,25 +293,26 @@ void PagePuller::ask_more() {
 }
 
 void PagePuller::ask(std::uint64_t id, Pull& pull, Peer& peer) {
-  const std::size_t most = std::max<std::size_t>(ask_bytes_most / self_.page_bytes, 1);
-  while (pull.asked < pull.places.size()) {
-    const std::size_t count = std::min(pull.places.size() - pull.asked, std::min(most, keys_most));
-    if (!ask(id, pull, peer, pull.peer, count)) return;
+  while (pull.asked < pull.wanted) {
+    const std::size_t most = asked_most(self_.page_bytes, may_read(peer));
+    const std::size_t count = std::min(pull.wanted - pull.asked, most);
+    if (!ask(id, pull, peer, pull.peer, count, may_read(peer))) return;
     pull.asked += count;
   }
 }
 
 /// The next `count` of them. False: so much is under way from the peer already.
-bool PagePuller::ask(std::uint64_t id, Pull& pull, Peer& peer, PeerLife life, std::size_t count) {
+bool PagePuller::ask(std::uint64_t id, Pull& pull, Peer& peer, PeerLife life, std::size_t count,
+                     bool for_places) {
   const std::size_t bytes = count * self_.page_bytes;
   // Of large pages two, where they are read: several threads may, and none waits for a question.
-  const std::size_t most = may_read(peer) ? std::max(in_flight_most, 2 * bytes) : in_flight_most;
+  const std::size_t most = for_places ? std::max(read_most, 2 * bytes) : in_flight_most;
   const bool is_full = peer.in_flight > 0 && peer.in_flight + bytes > most;
   if (is_full || peer.asks == questions_most) return false;
   const auto begin = pull.keys.begin() + static_cast<std::ptrdiff_t>(pull.asked);
   out_.push_back({life, encode(Ask{next_question_,
                                    {begin, begin + static_cast<std::ptrdiff_t>(count)},
-                                   may_read(peer)})});
+                                   for_places})});
   questions_[next_question_] = {id, life, pull.asked, count};
   pull.questions.insert(next_question_++);
   ++peer.asks;
@@ -272,7 +323,7 @@ bool PagePuller::ask(std::uint64_t id, Pull& pull, Peer& peer, PeerLife life, st
 /// What was asked for still comes; all of the first places may have.
 void PagePuller::drop(Pulls::iterator at) {
   for (const std::uint64_t id : at->second.questions) questions_.at(id).pull = 0;
-  const auto first = questions_.find(at->second.first_places);
+  const auto first = questions_.find(at->second.first_asked);
   if (first != questions_.end() && first->second.end.has_value()) forget(first);
   pulls_.erase(at);
 }
@@ -304,8 +355,8 @@ void PagePuller::lost(PeerLife life, std::int64_t now) {
   for (auto& [id, pull] : pulls_) {
     const bool was_asked =
         std::erase_if(pull.finds, [&](const auto& one) { return one.second == life; }) > 0;
-    if (pull.first_places != 0 && questions_.at(pull.first_places).peer == life)
-      pull.questions.erase(std::exchange(pull.first_places, 0));
+    if (pull.first_asked != 0 && questions_.at(pull.first_asked).peer == life)
+      pull.questions.erase(std::exchange(pull.first_asked, 0));
     if (pull.found > 0 && pull.peer == life)
       ended.push_back(id);
     else if (was_asked && pull.finds.empty() && !pull.is_fetching)

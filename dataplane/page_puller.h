@@ -9,11 +9,12 @@
 // stand in memory that this side can read, it asks for their places and reads them there, each with
 // the stamp behind it (`PageRegion`); one that was given up meanwhile is a miss, and that way is
 // left for a while. Who may well have the pages is asked for the first places at once, with the
-// question how many there are. Each page goes where the caller says, which is looked at by nobody
-// before the page was checked there. What comes for a pull that has ended is dropped, and counts as
-// in flight until it has come: a slow way to a peer is not filled with more. Thread: one. Units:
-// bytes; nanoseconds of a clock that only rises. Source: omni-flow, section 4.2 (search, transfer,
-// release).
+// question how many there are; or, where that is all of them, instead of it. Of small pages that
+// cannot be copied from where they stand it is asked for the content so. Each page goes where the
+// caller says, which is looked at by nobody before the page was checked there. What comes for a
+// pull that has ended is dropped, and counts as in flight until it has come: a slow way to a peer
+// is not filled with more. Thread: one. Units: bytes; nanoseconds of a clock that only rises.
+// Source: omni-flow, section 4.2 (search, transfer, release).
 #pragma once
 
 #include <map>
@@ -50,6 +51,7 @@ struct PullEvent {
   PullEnd end = PullEnd::nobody;  // of an ended one
   Ref<Buffer> place;              // of a page: where it is, checked
   bool is_read = false;           // of a page: where it stood
+  bool has_come = false;          // found: with their content
 };
 
 /// To be read where it stands, into its place, with its stamp.
@@ -69,10 +71,13 @@ class PagePuller {
   static constexpr std::int64_t first_pause = 1'000'000'000, longest_pause = 60'000'000'000;
   static constexpr std::size_t peers_asked = 8;                          // of one pull
   static constexpr std::size_t in_flight_most = std::size_t{16} << 20U;  // of one peer, or one ask
-  static constexpr std::size_t questions_most = 32;  // of each kind, to one peer
-  static constexpr std::size_t early_most = 64;      // places that are asked for at once
+  static constexpr std::size_t read_most = 2 * in_flight_most;  // the same where they are read
+  static constexpr std::size_t questions_most = 32;             // of each kind, to one peer
+  static constexpr std::size_t early_pages_most = 4;            // each is a message
 
-  explicit PagePuller(const pages::Hello& self) : self_(self) {}
+  /// `early_most`: so many bytes, of few pages, are asked for before it is known what there is.
+  explicit PagePuller(const pages::Hello& self, std::size_t early_most = 0)
+      : self_(self), early_most_(early_most) {}
 
   /// It has proved that it means the same by its pages (`PageHandshake`): it is asked from now on.
   void met(PeerLife peer, const pages::Hello& hello, std::int64_t now);
@@ -89,9 +94,13 @@ class PagePuller {
   /// it is found. False: that peer is not to be asked. Requires: `pages` keys, not none.
   bool begin_at(std::uint64_t pull, std::vector<PageKey> keys, PeerLife peer, std::size_t pages,
                 std::int64_t now);
-  /// The first of them, one into each of `places`, which hold a page each. One that has ended:
-  /// nothing happens. Requires: as many were found, and not none.
-  void fetch(std::uint64_t pull, std::vector<Ref<Buffer>> places, std::int64_t now);
+  /// The first of them, as many as are wanted. One that has ended: nothing happens. Requires: so
+  /// many were found, and not none.
+  void fetch(std::uint64_t pull, std::size_t pages, std::int64_t now);
+  /// Where the next of those go, which hold a page each: what is known of them is read from now on.
+  /// Requires: all have theirs before anything else is told, or taken but with `take_out` and
+  /// `take_reads`.
+  void place(std::uint64_t pull, std::vector<Ref<Buffer>> places, std::int64_t now);
   /// Ends it without an event. One that there is not: nothing happens.
   void cancel(std::uint64_t pull);
 
@@ -101,8 +110,9 @@ class PagePuller {
 
   /// Whether what the peer says of its region is to be taken: it is of this life, and the first.
   bool is_to_open(PeerLife peer, const pages::Region& region);
-  /// The peer's pages can be read where they stand, so many, until `closed`.
-  void opened(PeerLife peer, std::uint32_t pages);
+  /// The peer's pages can be read where they stand, so many, until `closed`. `is_near`: as of
+  /// `RemoteRegion`.
+  void opened(PeerLife peer, std::uint32_t pages, bool is_near = false);
   void closed(PeerLife peer);
   /// Of a `PageRead`: its stamp, the page being in its place; null: it could not be read.
   void read_ended(std::uint64_t number, const Ref<Buffer>& stamp, std::int64_t now);
@@ -130,15 +140,24 @@ class PagePuller {
     std::int64_t pause = 0, until = 0;    // left alone
     bool has_told = false;                // its region, as it does once
     std::uint32_t pages = 0;              // that can be read where they stand
+    bool is_near = false;                 // by this process' copying them
     std::int64_t read_pause = 0, read_until = 0;  // not read there, as a page had changed
+  };
+  /// A page with its message, which it is a view of.
+  struct Held {
+    pages::PageContent page;
+    pages::Bytes message;
+    Ref<Buffer> body;
   };
   struct Question {
     std::uint64_t pull = 0;  // 0: nobody wants the answer any more
     PeerLife peer;
     std::size_t first = 0, count = 0, got = 0;
-    std::size_t reading = 0;               // of those that were got, not read yet
-    std::optional<pages::End> end = {};    // no more comes
-    std::vector<pages::Place> early = {};  // that came before the pull was to be fetched
+    std::size_t reading = 0;             // of those that were got, not read yet
+    std::optional<pages::End> end = {};  // no more comes
+    // What came before the pull was to be fetched.
+    std::vector<pages::Place> early = {};
+    std::vector<Held> held = {};
   };
   struct Reading {
     std::uint64_t question = 0;
@@ -152,11 +171,11 @@ class PagePuller {
     std::size_t found = 0;
     PeerLife peer;  // that has most
     bool is_fetching = false;
-    std::size_t asked = 0, got = 0;
-    std::vector<Ref<Buffer>> places;  // one for each page that is fetched
+    std::size_t wanted = 0, asked = 0, got = 0;
+    std::vector<Ref<Buffer>> places;  // one for each page that is wanted
     std::int64_t began = 0, heard = 0;
     std::set<std::uint64_t> questions;
-    std::uint64_t first_places = 0;          // of those, the question for them; 0: none
+    std::uint64_t first_asked = 0;           // of those, the one that was early; 0: none
     std::map<std::size_t, PullEvent> early;  // pages that came before others ahead of them
   };
   using Questions = std::map<std::uint64_t, Question>;
@@ -167,12 +186,17 @@ class PagePuller {
     return peer.until <= now && peer.finds.size() < questions_most;
   }
   void take_found(PeerLife peer, const pages::Found& found);
-  void take_page(PeerLife peer, const pages::PageContent& page, std::int64_t now);
+  /// Of those that were asked how many there are, one has so many.
+  void count(std::uint64_t id, Pull& pull, PeerLife peer, std::size_t pages);
+  void take_page(PeerLife peer, Held page, std::int64_t now);
+  /// Where it goes, if it is what was asked for. False: the pull has ended.
+  bool put(const Question& question, const pages::PageContent& page, std::int64_t now);
   void take_place(PeerLife peer, const pages::Place& place, std::int64_t now);
   void read(Questions::iterator question, const pages::Place& place);
-  /// The first places of a pull of which nobody knows yet what there is.
-  void ask_early(std::uint64_t id, Pull& pull, PeerLife life);
-  void take_early(Pull& pull, std::int64_t now);
+  /// How many there are; and of one who is likely to have them, early, for the first themselves.
+  void ask_first(std::uint64_t id, Pull& pull, PeerLife life, bool is_likely);
+  void take_early(Pull& pull);
+  void read_early(Pull& pull, std::int64_t now);
   /// What was asked for has come, or never will.
   void forget(Questions::iterator question);
   void take_end(PeerLife peer, const pages::End& end, std::int64_t now);
@@ -184,13 +208,15 @@ class PagePuller {
   void found_all(std::uint64_t id, Pull& pull);
   void ask_more();
   void ask(std::uint64_t id, Pull& pull, Peer& peer);
-  bool ask(std::uint64_t id, Pull& pull, Peer& peer, PeerLife life, std::size_t count);
+  bool ask(std::uint64_t id, Pull& pull, Peer& peer, PeerLife life, std::size_t count,
+           bool for_places);
   void took(PeerLife peer, std::uint64_t receipt);
   void drop(Pulls::iterator at);
   void end(Pulls::iterator at, PullEnd how, std::int64_t now);
   void leave_alone(PeerLife peer, std::int64_t now);
 
   pages::Hello self_;
+  std::size_t early_most_;
   std::map<PeerLife, Peer> peers_;
   Pulls pulls_;
   Questions questions_;  // for pages

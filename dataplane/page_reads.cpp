@@ -14,9 +14,11 @@ bool PagePuller::is_to_open(PeerLife life, const Region& region) {
          !std::exchange(it->second.has_told, true);
 }
 
-void PagePuller::opened(PeerLife life, std::uint32_t pages) {
+void PagePuller::opened(PeerLife life, std::uint32_t pages, bool is_near) {
   const auto it = peers_.find(life);
-  if (it != peers_.end()) it->second.pages = pages;
+  if (it == peers_.end()) return;
+  it->second.pages = pages;
+  it->second.is_near = is_near;
 }
 
 void PagePuller::closed(PeerLife life) { opened(life, 0); }
@@ -44,35 +46,46 @@ void PagePuller::take_place(PeerLife from, const Place& place, std::int64_t now)
 /// Unless more was asked for than is wanted.
 void PagePuller::read(Questions::iterator it, const Place& place) {
   Question& question = it->second;
-  const std::vector<Ref<Buffer>>& places = pulls_.at(question.pull).places;
+  const Pull& pull = pulls_.at(question.pull);
   const std::size_t index = question.first + place.head.index;
-  if (index >= places.size()) return;
+  if (index >= pull.wanted) return;
   ++question.reading;
-  reading_[next_read_] = {it->first, question.peer, place.head, places[index]};
+  reading_[next_read_] = {it->first, question.peer, place.head, pull.places[index]};
   const PageRegion region{peers_.at(question.peer).pages, self_.page_bytes};
   reads_.push_back({next_read_++, question.peer, region.page(place.page), region.stamp(place.page),
-                    place.head, places[index]});
-}
-
-void PagePuller::ask_early(std::uint64_t id, Pull& pull, PeerLife life) {
-  Peer& peer = peers_.at(life);
-  const std::size_t most = std::max<std::size_t>(ask_bytes_most / self_.page_bytes, 1);
-  const std::size_t count = std::min({pull.keys.size(), most, early_most});
-  if (may_read(peer) && ask(id, pull, peer, life, count)) pull.first_places = next_question_ - 1;
+                    place.head, pull.places[index]});
 }
 
 /// It is known now whom the pages come from, and how many are wanted.
-void PagePuller::take_early(Pull& pull, std::int64_t now) {
-  const auto it = questions_.find(std::exchange(pull.first_places, 0));
+void PagePuller::take_early(Pull& pull) {
+  const auto it = questions_.find(pull.first_asked);
   Question& question = it->second;
-  if (question.peer != pull.peer || peers_.at(question.peer).pages == 0) {
-    pull.questions.erase(it->first);
-    question.pull = 0;
-    if (question.end.has_value()) forget(it);
+  const bool is_of_use = question.early.empty() || peers_.at(question.peer).pages > 0;
+  if (question.peer == pull.peer && is_of_use) {
+    pull.asked = std::min(question.count, pull.wanted);
     return;
   }
-  pull.asked = std::min(question.count, pull.places.size());
-  for (const Place& place : std::exchange(question.early, {})) read(it, place);
+  pull.questions.erase(std::exchange(pull.first_asked, 0));
+  question.pull = 0;
+  if (question.end.has_value()) forget(it);
+}
+
+/// Those that have a place of the pool now.
+void PagePuller::read_early(Pull& pull, std::int64_t now) {
+  const auto it = questions_.find(pull.first_asked);
+  Question& question = it->second;
+  const std::size_t placed = pull.places.size();
+  auto place = question.early.begin();
+  while (place != question.early.end() && place->head.index < placed) read(it, *place++);
+  question.early.erase(question.early.begin(), place);
+  auto held = question.held.begin();
+  while (held != question.held.end() && held->page.head.index < placed)
+    if (!put(question, held++->page, now)) return;
+  question.held.erase(question.held.begin(), held);
+  if (placed < pull.wanted) return;
+  question.early.clear();
+  question.held.clear();
+  pull.first_asked = 0;
   if (question.end.has_value() && question.reading == 0) finish(it, now);
 }
 

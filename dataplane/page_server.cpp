@@ -58,7 +58,7 @@ void PageServer::begin(PeerLife peer, Peer& known, const Ask& ask, std::vector<P
   const auto end = [&](End::Status status) {
     out.push_back({peer, encode(End{ask.id, 0, status, reply(known, 0)})});
   };
-  if (ask.keys.size() > std::max<std::size_t>(ask_bytes_most / self_.page_bytes, 1)) {
+  if (ask.keys.size() > asked_most(self_.page_bytes, ask.for_places)) {
     ++counts_.refused;
     return end(End::Status::refused);
   }

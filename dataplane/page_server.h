@@ -3,11 +3,11 @@
 // Only who has proved the pool's secret (`PageHandshake`, then `met`) is answered, and only for
 // keys, which nobody guesses who lacks it. What a peer may be owed is bounded: every answer ends
 // with a receipt, which nobody can know before it was read, and counts until its receipt came back.
-// An answer has at most `pages::ask_bytes_most` bytes, or one page; or it says where the pages
-// stand, for a peer that reads them by itself. A peer that does not read its answers is told that
-// this server is busy, and then nothing more. Pages are copied one by one (`go_on`), so
-// whoever owns them waits for one. Thread: one. Units: bytes.
-// Source: omni-flow, section 4.2 (transfer).
+// An answer has at most `pages::ask_bytes_most` bytes, or one page; or it says where so many more
+// pages stand (`pages::places_bytes_most`), for a peer that reads them by itself. A peer that does
+// not read its answers is told that this server is busy, and then nothing more. Pages are copied
+// one by one (`go_on`), so whoever owns them waits for one. Thread: one. Units: bytes. Source:
+// omni-flow, section 4.2 (transfer).
 #pragma once
 
 #include <deque>

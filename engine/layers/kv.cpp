@@ -326,10 +326,10 @@ std::size_t KvPool::put(Sequence& behind, std::span<const PageKey> keys,
 }
 
 Result<void> KvPool::add_pages(Sequence& behind, std::size_t pages) {
-  SLUICE_CHECK(behind.pages().size() == behind.published());
-  return pages_table().reserve(
-      behind, static_cast<std::uint32_t>((behind.published() + pages) * shape().page_tokens),
-      copies_);
+  SLUICE_CHECK(behind.rows() == behind.published() * shape().page_tokens);
+  const std::size_t all = behind.pages().size() + pages;
+  return pages_table().reserve(behind, static_cast<std::uint32_t>(all * shape().page_tokens),
+                               copies_);
 }
 
 bool KvPool::publish_next(Sequence& behind, const PageKey& key) {

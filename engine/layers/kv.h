@@ -223,8 +223,8 @@ class KvPool : public KvPages {
   /// From a layer's keys or values to the next one's, in values.
   std::size_t layer_stride() const { return 2 * shape().page_tokens * shape().row; }
 
-  /// Pages behind the published ones of `behind`, which are all it has, for somebody who writes
-  /// them in place: all of `pages` or, if there are too few, none.
+  /// Pages behind those of `behind`, of which none is filled that is not published, for somebody
+  /// who writes them in place: all of `pages` or, if there are too few, none.
   Result<void> add_pages(Sequence& behind, std::size_t pages);
   /// The first of those that is not published yet has been written, and is found under its key from
   /// now on. False: it cannot be, nor those behind it.

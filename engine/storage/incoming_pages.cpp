@@ -37,20 +37,25 @@ std::unique_ptr<IncomingPages> IncomingPages::take(KvPool& pool, std::span<const
                                                    std::size_t least, std::size_t most) {
   Sequence taken = pool.open(before);
   const std::size_t pages = std::min(most, pool.pages_free());  // those before are not among them
-  if (taken.published() < before.size() || pages < least || !pool.add_pages(taken, pages).ok())
-    return nullptr;
-  return std::make_unique<IncomingPages>(pool, std::move(taken));
+  if (taken.published() < before.size() || pages < least) return nullptr;
+  return std::make_unique<IncomingPages>(pool, std::move(taken), pages);
 }
 
-IncomingPages::IncomingPages(KvPool& pool, Sequence taken)
-    : pool_(pool), taken_(std::move(taken)), writers_(std::make_shared<Writers>()) {}
+IncomingPages::IncomingPages(KvPool& pool, Sequence taken, std::size_t pages)
+    : pool_(pool),
+      taken_(std::move(taken)),
+      unplaced_(pages),
+      writers_(std::make_shared<Writers>()) {}
 
-std::vector<Ref<Buffer>> IncomingPages::places(const Ref<Buffer>& memory) {
+std::vector<Ref<Buffer>> IncomingPages::places(const Ref<Buffer>& memory, std::size_t most) {
+  const std::size_t had = taken_.pages().size(), more = std::min(most, unplaced_);
+  SLUICE_CHECK(pool_.add_pages(taken_, more).ok());
+  unplaced_ -= more;
   std::vector<Ref<Buffer>> places;
-  const std::span<const Page> pages = taken_.pages().subspan(taken_.published());
+  places.reserve(more);
   const std::lock_guard lock(writers_->mutex);
-  writers_->places = pages.size();
-  for (const Page page : pages)
+  writers_->places += more;
+  for (const Page page : taken_.pages().subspan(had))
     places.emplace_back(new Place(pool_.place(page), pool_.shape().page_bytes(), memory, writers_));
   return places;
 }

@@ -1,7 +1,7 @@
 // Pages of a pool that others' pages are written into as they come, before anybody may find them.
 //
-// They are taken from the pool at once, behind pages that it has, and are nobody else's until each
-// is published, in order, by whoever has checked what stands there. Whoever writes one refers to
+// They are taken from the pool behind pages that it has, and are nobody else's until each is
+// published, in order, by whoever has checked what stands there. Whoever writes one refers to
 // its place: a copy, a socket, a card. As long as anybody does `is_written` is true, and they are
 // not to go back to the pool: so what is given up amid a read is kept until the read has ended.
 // Thread: the pool's owner; places are let go of by any.
@@ -23,16 +23,18 @@ class IncomingPages {
   /// room for `least`. Borrows the pool.
   static std::unique_ptr<IncomingPages> take(KvPool& pool, std::span<const PageKey> before,
                                              std::size_t least, std::size_t most);
-  IncomingPages(KvPool& pool, Sequence taken);
+  IncomingPages(KvPool& pool, Sequence taken, std::size_t pages);
   IncomingPages(const IncomingPages&) = delete;
   IncomingPages& operator=(const IncomingPages&) = delete;
   /// Requires: nobody writes, or nobody gets pages of the pool any more.
   ~IncomingPages() = default;
 
-  std::size_t unpublished() const { return taken_.pages().size() - taken_.published(); }
-  /// One for each page, in order; asked for once. `memory`: where the pool stands, which they keep
-  /// alive; null: in memory of its own.
-  std::vector<Ref<Buffer>> places(const Ref<Buffer>& memory);
+  /// Those that have no place yet.
+  std::size_t unplaced() const { return unplaced_; }
+  /// One for each of the next pages, at most `most`, which the pool gives others up for now: so the
+  /// first may be written meanwhile. All are to be asked for before anybody else takes pages.
+  /// `memory`: where the pool stands, which they keep alive; null: in memory of its own.
+  std::vector<Ref<Buffer>> places(const Ref<Buffer>& memory, std::size_t most);
   /// The next page has been written and checked. False: neither it nor those behind it can be
   /// found.
   bool publish(const PageKey& key) { return pool_.publish_next(taken_, key); }
@@ -46,6 +48,7 @@ class IncomingPages {
 
   KvPool& pool_;
   Sequence taken_;
+  std::size_t unplaced_;
   const std::shared_ptr<Writers> writers_;
 };
 

@@ -64,7 +64,7 @@ KvPeers::KvPeers(KvPool& pool, PeerPort& port, const std::string& name, Ref<Buff
       memory_(std::move(memory)),
       region_(region_of(pool)),
       export_(pool, hello_.incarnation, stamps_of(region_, memory_)),
-      puller_(hello_),
+      puller_(hello_, early_most),
       handshake_(port.secret(), port.self(), hello_),
       server_(hello_, random_bytes<PageKeys::Secret>()) {
   SLUICE_CHECK(pool.shape().page_bytes() <= pages::page_bytes_most);
@@ -81,7 +81,7 @@ KvPeers::~KvPeers() {
   regions_.clear();  // nothing is read any more
   if (is_open_) port_.close(channel_);
   readings_.clear();
-  puller_ = PagePuller(hello_);
+  puller_ = PagePuller(hello_, early_most);
   for (Fetch& fetch : fetches_) leave(fetch);
   for (const auto& one : left_) one->wait_for_writers(leaving_most);
 }
@@ -257,16 +257,13 @@ void KvPeers::arrived(PeerLife peer, std::vector<std::byte> bytes, Ref<Buffer> b
 
 void KvPeers::take_news(std::int64_t now) {
   std::deque<News> news;
-  std::vector<ReadEnd> ends;
   {
     const std::lock_guard lock(mutex_);
     news.swap(news_);
-    ends.swap(read_ends_);
-    is_read_amiss_ = false;
     news_bytes_.clear();
   }
   for (News& one : news) take(one, now);
-  for (const ReadEnd& one : ends) take_read(one, now);
+  take_read_ends(now);
   std::erase_if(left_, [](const auto& one) { return !one->is_written(); });
   const std::lock_guard lock(mutex_);
   counts_.stale = puller_.stale();
@@ -298,6 +295,7 @@ bool KvPeers::begin(std::uint64_t task, const RowsOrigin& origin,
   fetch.first = first_;
   if (!start(fetch, now)) return false;
   fetches_.push_back(std::move(fetch));
+  pool_.catch_up();  // the answer takes longer
   return true;
 }
 
@@ -340,24 +338,6 @@ void KvPeers::forget(std::uint64_t task) {
   send_all();
 }
 
-void KvPeers::send_all() {
-  for (PeerMessage& one : puller_.take_out()) port_.send(channel_, one.peer, std::move(one.bytes));
-  const std::vector<PageRead> reads = puller_.take_reads();
-  if (reads.empty()) return;
-  {
-    const std::lock_guard lock(mutex_);
-    for (const PageRead& one : reads)
-      if (regions_.contains(one.peer)) readings_[one.number] = {one.peer, one.head, one.place};
-  }
-  for (const PageRead& one : reads) {
-    const auto region = regions_.find(one.peer);
-    if (region == regions_.end())
-      read_ended(one.number, {}, {});  // it has gone meanwhile
-    else
-      region->second->read(one.number, one.content, one.stamp, one.place);
-  }
-}
-
 void KvPeers::found(Fetch& fetch, const PullEvent& event, std::int64_t now) {
   if (!fetch.is_named) find_guard_.learn(1, now - fetch.asked);
   const std::size_t pages = std::min(event.pages, pool_.pages());
@@ -374,6 +354,7 @@ void KvPeers::found(Fetch& fetch, const PullEvent& event, std::int64_t now) {
   }
   fetch.end = fetch.begin + pages;
   fetch.peer = event.peer;
+  fetch.has_come = event.has_come;
   make_places(fetch, false, now);
 }
 
@@ -388,10 +369,15 @@ void KvPeers::make_places(Fetch& fetch, bool waited, std::int64_t now) {
     fetch.is_over = true;
     return;
   }
-  fetch.end = fetch.begin + fetch.incoming->unpublished();
-  fetch.began = now;
+  fetch.end = fetch.begin + fetch.incoming->unplaced();
+  fetch.began = fetch.has_come ? fetch.asked : now;
   fetch.glances = 0;
-  puller_.fetch(fetch.pull, fetch.incoming->places(memory_), now);
+  puller_.fetch(fetch.pull, fetch.incoming->unplaced(), now);
+  // The first are read while the pool gives up others for the rest.
+  for (std::size_t most = places_first; fetch.incoming->unplaced() > 0; most = pages) {
+    puller_.place(fetch.pull, fetch.incoming->places(memory_, most), now);
+    send_all();
+  }
 }
 
 /// Where that cannot be, what follows is of no use.
@@ -503,6 +489,7 @@ void KvPeers::poll(std::int64_t now, std::vector<Ready>& ready, std::chrono::nan
   for (Fetch& fetch : fetches_)
     if (fetch.wants_room) make_places(fetch, true, now);
   take_events(now, waits);
+  take_read_ends(now);      // what was read at once
   take_events(now, waits);  // what ended because of the first
   end_fetches(now, ready);
   send_all();

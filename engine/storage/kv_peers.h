@@ -47,9 +47,10 @@ class KvPeers final : public PageSource,
   /// Of one machine, until the role that they are for takes them: it may be idle for long.
   static constexpr std::size_t words_most = 4096;
   static constexpr std::size_t words_bytes_most = std::size_t{32} << 20U;
-  /// The owner is told of so many pages at once that were read where they stand, or of those that
-  /// there are when none is on its way.
+  /// The owner is told of so many pages at once that were read where they stand, or of the last.
   static constexpr std::size_t reads_at_once = 32;
+  static constexpr std::size_t early_most = std::size_t{256} << 10U;  // `PagePuller`'s
+  static constexpr std::size_t places_first = 64;  // of a pull, before the others are made room for
   /// At the end, for reads that are under way to leave the pool's pages.
   static constexpr std::chrono::seconds leaving_most{2};
 
@@ -146,6 +147,7 @@ class KvPeers final : public PageSource,
     bool is_indexed = false;              // the index was asked
     bool is_named = false;                // and has named whom is asked for the pages
     bool wants_room = false;              // for what was found, and has waited once
+    bool has_come = false;                // what was found
     std::vector<PullEvent> arrived = {};  // in order, from `next` on
     std::unique_ptr<IncomingPages> incoming = {};  // where they come
   };
@@ -179,14 +181,14 @@ class KvPeers final : public PageSource,
   bool ask_others(Fetch& fetch, PullEnd how, std::int64_t now);
   bool is_news() const;  // under the lock
   void take_news(std::int64_t now);
+  void take_read_ends(std::int64_t now);
   void take(News& one, std::int64_t now);
   void take_read(const ReadEnd& one, std::int64_t now);
   /// The peer's pages can be read from now on, if what it says of them can be.
   void reach(PeerLife peer, const pages::Bytes& message);
   void take_events(std::int64_t now, bool waits);
   void found(Fetch& fetch, const PullEvent& event, std::int64_t now);
-  /// Takes pages for what was found, or as many as there are if it `waited` for them, and asks for
-  /// their content.
+  /// Asks for the content of what was found, or for as much as there is room for if it `waited`.
   void make_places(Fetch& fetch, bool waited, std::int64_t now);
   void publish_arrived(Fetch& fetch);
   /// Its pages are the pool's again when nobody writes them any more.

@@ -14,8 +14,39 @@ void KvPeers::reach(PeerLife peer, const pages::Bytes& message) {
     return port_.notice(peer.machine,
                         "says of its pages what cannot be, so they come in messages: " +
                             (reached.ok() ? "another size" : reached.error().message));
+  puller_.opened(peer, region.pages, (*reached)->is_near());
   regions_[peer] = std::move(reached).value();
-  puller_.opened(peer, region.pages);
+}
+
+void KvPeers::send_all() {
+  for (PeerMessage& one : puller_.take_out()) port_.send(channel_, one.peer, std::move(one.bytes));
+  std::map<PeerLife, std::vector<RemoteRegion::Read>> reads;
+  {
+    const std::vector<PageRead> all = puller_.take_reads();
+    if (all.empty()) return;
+    const std::lock_guard lock(mutex_);
+    for (const PageRead& one : all) {
+      if (regions_.contains(one.peer)) readings_[one.number] = {one.peer, one.head, one.place};
+      reads[one.peer].push_back({one.number, one.content, one.stamp, one.place});
+    }
+  }
+  for (auto& [peer, some] : reads) {
+    const auto region = regions_.find(peer);
+    if (region != regions_.end())
+      region->second->read_all(std::move(some));
+    else  // it has gone meanwhile
+      for (const RemoteRegion::Read& one : some) read_ended(one.number, {}, {});
+  }
+}
+
+void KvPeers::take_read_ends(std::int64_t now) {
+  std::vector<ReadEnd> ends;
+  {
+    const std::lock_guard lock(mutex_);
+    ends.swap(read_ends_);
+    is_read_amiss_ = false;
+  }
+  for (const ReadEnd& one : ends) take_read(one, now);
 }
 
 void KvPeers::take_read(const ReadEnd& one, std::int64_t now) {

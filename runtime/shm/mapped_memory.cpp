@@ -28,9 +28,15 @@ class OtherRegion final : public RemoteRegion {
   OtherRegion& operator=(const OtherRegion&) = delete;
 
   std::uint64_t size() const override { return remote_->key().size; }
+  bool is_near() const override { return true; }
   void read(std::uint64_t number, Part first, Part then, Ref<Buffer> to) override {
-    SLUICE_CHECK(!to || to->size() == first.size);
-    reader_->read(remote_, {number, first, then, std::move(to)});
+    std::vector<Read> one(1);
+    one[0] = {number, first, then, std::move(to)};
+    read_all(std::move(one));
+  }
+  void read_all(std::vector<Read> reads) override {
+    for (const Read& one : reads) SLUICE_CHECK(!one.to || one.to->size() == one.first.size);
+    reader_->read(remote_, std::move(reads));
   }
 
  private:

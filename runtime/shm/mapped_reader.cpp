@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <iterator>
 #include <utility>
 
 #include "base/file_packets.h"
@@ -63,12 +64,22 @@ void MappedReader::open(const std::shared_ptr<MappedRemote>& remote) {
   bell_.ring();
 }
 
-void MappedReader::read(const std::shared_ptr<MappedRemote>& remote, MappedRead read) {
-  const std::lock_guard lock(mutex_);
-  if (remote->state_ == MappedRemote::State::asked)
-    return remote->waiting_.push_back(std::move(read));
-  work_.push_back({remote, std::move(read)});
-  came_.notify_one();
+void MappedReader::read(const std::shared_ptr<MappedRemote>& remote,
+                        std::vector<MappedRead> reads) {
+  std::size_t bytes = 0;
+  for (const MappedRead& one : reads) bytes += one.first.size;
+  std::unique_lock lock(mutex_);
+  if (remote->state_ == MappedRemote::State::asked) {
+    std::ranges::move(reads, std::back_inserter(remote->waiting_));
+  } else if (bytes <= here_most && work_.empty()) {
+    const Ref<Buffer> from = remote->bytes_;
+    lock.unlock();
+    for (MappedRead& one : reads) perform({remote, std::move(one)}, from);
+  } else {
+    for (MappedRead& one : reads) work_.push_back({remote, std::move(one)});
+    lock.unlock();
+    reads.size() == 1 ? came_.notify_one() : came_.notify_all();
+  }
 }
 
 void MappedReader::close(MappedRemote& remote) {

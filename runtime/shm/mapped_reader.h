@@ -1,8 +1,9 @@
 // The threads that read regions of other processes out of memory that is mapped here.
 //
 // One asks owners for their memory and hears when they are gone; the others copy, each read by one
-// of them, in no order. A read that cannot be ends without bytes: where its region has failed, or
-// is not handed over in time. Thread: any; listeners are called on the threads that copy.
+// of them, in no order; or, of few bytes, whoever asks. A read that cannot be ends without bytes:
+// where its region has failed, or is not handed over in time. Thread: any; listeners are called on
+// the thread that copies.
 #pragma once
 
 #include <chrono>
@@ -26,11 +27,7 @@ namespace sluice::shm {
 
 class MappedReader;
 
-struct MappedRead {
-  std::uint64_t number = 0;
-  RemoteRegion::Part first{}, then{};
-  Ref<Buffer> to{};
-};
+using MappedRead = RemoteRegion::Read;
 
 /// One region.
 class MappedRemote {
@@ -61,13 +58,16 @@ class MappedRemote {
 
 class MappedReader {
  public:
+  /// Of one call, which are read in it where nobody waits: waking a thread takes longer.
+  static constexpr std::size_t here_most = std::size_t{256} << 10U;
+
   explicit MappedReader(const MappedMemoryOptions& options, unsigned threads);
   ~MappedReader();
   MappedReader(const MappedReader&) = delete;
   MappedReader& operator=(const MappedReader&) = delete;
 
   void open(const std::shared_ptr<MappedRemote>& remote);
-  void read(const std::shared_ptr<MappedRemote>& remote, MappedRead read);
+  void read(const std::shared_ptr<MappedRemote>& remote, std::vector<MappedRead> reads);
   /// Its listener is not called any more when this has returned.
   void close(MappedRemote& remote);
 

@@ -32,7 +32,7 @@ struct Pair {
       server.take(client, *pages::decode(one.bytes), shelf, out);
     for (PeerMessage& one : out) puller.take(server_life, std::move(one.bytes), 0);
     REQUIRE(puller.take_events().size() == 1);
-    puller.fetch(1, places(3), 0);
+    fetch_into(puller, 1, places(3), 0);
     for (const PeerMessage& one : puller.take_out())
       server.take(client, *pages::decode(one.bytes), shelf, out);
   }

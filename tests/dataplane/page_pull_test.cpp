@@ -30,7 +30,9 @@ struct World {
     std::size_t pages;
   };
 
-  PagePuller puller{hello_of(1)};
+  explicit World(std::size_t early = 0) : puller(hello_of(1), early) {}
+
+  PagePuller puller;
   std::map<PeerLife, Server> servers;
   std::deque<PeerMessage> to_client;
   std::int64_t now = 1000;
@@ -68,7 +70,7 @@ struct World {
   void take_events() {
     for (PullEvent& event : puller.take_events()) {
       if (event.kind == PullEvent::Kind::found) {
-        if (fetches_all) puller.fetch(event.pull, places(event.pages), now);
+        if (fetches_all) fetch_into(puller, event.pull, places(event.pages), now);
       } else if (event.kind == PullEvent::Kind::page) {
         CHECK_FALSE(ended.contains(event.pull));
         const auto came = bytes_of(event.place);
@@ -238,7 +240,7 @@ TEST_CASE("a peer that is slow, gone, another or busy costs its pull, and is lef
     CHECK(world.begin(1, keys_of(0, 9)));
     world.deliver();
     world.servers.at({1, 1}).shelf.there.erase(key_of(4));
-    world.puller.fetch(1, places(9), world.now);
+    fetch_into(world.puller, 1, places(9), world.now);
     world.exchange();
     world.deliver();
     CHECK(world.ended.at(1).how == PullEnd::missing);
@@ -284,7 +286,7 @@ TEST_CASE("a slow way is not filled with answers that nobody waits for any more"
     }
     for (const PullEvent& event : puller.take_events())
       if (event.kind == PullEvent::Kind::found)
-        puller.fetch(event.pull, places(event.pages, large), now);
+        fetch_into(puller, event.pull, places(event.pages, large), now);
   };
   // Each pull is given up before anything has come.
   for (int i = 0; i < 20; ++i) {
@@ -368,7 +370,7 @@ TEST_CASE("under random schedules each pull ends once, with nothing but publishe
   Invariants invariants;
   std::size_t torn = 0, taken = 0;
   for (std::uint64_t seed = 0; seed < 60; ++seed) {
-    World world;
+    World world(seed % 4 < 2 ? 0 : 4 * page_bytes);  // of some of the pulls all comes at once
     SplitMix64 random(seed);
     std::uint64_t pull = 0, begun = 0, cancelled = 0;
     for (int i = 0; i < 400; ++i) {
@@ -457,6 +459,61 @@ TEST_CASE("under random schedules each pull ends once, with nothing but publishe
     CHECK(ends[how] > 0);
 }
 
+TEST_CASE("few pages come with the answer how many pages there are, and are checked like others") {
+  World world(4 * page_bytes);
+  World::Server& server = world.add(1);
+  for (std::uint64_t i = 0; i < 9; ++i) server.shelf.there[key_of(i)] = 0;
+  world.fetches_all = false;
+  const auto found = [&](std::size_t pages) {
+    while (!world.to_client.empty()) {
+      PeerMessage message = std::move(world.to_client.front());
+      world.to_client.pop_front();
+      world.puller.take(message.peer, std::move(message.bytes), world.now);
+    }
+    const std::vector<PullEvent> events = world.puller.take_events();
+    REQUIRE(events.size() == 1);
+    CHECK(events[0].pages == pages);
+    CHECK(events[0].has_come);
+    CHECK(server.machine.counts().pages == pages);
+  };
+  const auto fetch = [&](std::size_t pages) {
+    fetch_into(world.puller, 1, places(pages), world.now);
+    world.take_events();
+    world.deliver();
+  };
+  SECTION("all") {
+    REQUIRE(world.begin(1, keys_of(0, 4)));
+    found(4);
+    fetch(4);
+    CHECK(world.got[1].size() == 4);
+    CHECK(world.ended.at(1).how == PullEnd::done);
+  }
+  SECTION("some are not there, and for some there is no room") {
+    server.shelf.there.erase(key_of(3));
+    REQUIRE(world.begin(1, keys_of(0, 4)));
+    found(3);
+    fetch(2);
+    CHECK(world.got[1].size() == 2);
+    CHECK(world.ended.at(1).how == PullEnd::done);
+  }
+  SECTION("one has another byte") {
+    REQUIRE(world.begin(1, keys_of(0, 4)));
+    world.to_client[2].bytes.back() ^= std::byte{1};
+    found(4);
+    fetch(4);
+    CHECK(world.got[1].size() == 2);
+    CHECK(world.ended.at(1).how == PullEnd::broken);
+  }
+  SECTION("of more than that the question is how many there are") {
+    REQUIRE(world.begin(1, keys_of(0, 10)));
+    CHECK(read_as<pages::Found>(world.to_client.at(0)).pages == 9);
+    CHECK(server.machine.counts().pages == 0);
+  }
+  CHECK(world.wrong == 0);
+  world.puller.cancel(1);
+  CHECK(world.puller.pulls() == 0);
+}
+
 TEST_CASE("of 50,000 reads of pages that are overwritten meanwhile none is taken for a whole one") {
   constexpr std::uint32_t large = 1U << 16U;
   PagePuller puller(hello_of(1, large));
@@ -481,7 +538,7 @@ TEST_CASE("of 50,000 reads of pages that are overwritten meanwhile none is taken
     (void)puller.take_out();
     puller.take({1, 1}, encode(pages::Found{question, 1}), now);
     (void)puller.take_events();
-    puller.fetch(pull, place, now);
+    fetch_into(puller, pull, place, now);
     (void)puller.take_out();
     Bytes content = contents[page];
     const bool tears = random.next() % 2 == 0;

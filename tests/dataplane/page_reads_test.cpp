@@ -78,7 +78,10 @@ class Owner final : public PageLookup {
 /// An owner, a reader, and what is between them in the test's hands.
 class World {
  public:
-  explicit World(std::uint64_t seed) : random_(seed) { begin_life(); }
+  explicit World(std::uint64_t seed)
+      : random_(seed), puller_(hello_of(99), seed % 2 * 3 * page_bytes) {
+    begin_life();
+  }
 
   void step() {
     switch (random_.next() % 12) {
@@ -154,7 +157,7 @@ class World {
     const std::uint32_t life = random_.next() % 3 == 0 ? life_ - 1 : life_;
     if (!puller_.is_to_open(peer_, {life, slots, {}})) return;
     invariants.must("K16", life == life_);
-    puller_.opened(peer_, slots);
+    puller_.opened(peer_, slots, life_ % 2 == 0);
     open_ = slots;
   }
   void begin_pull() {
@@ -169,7 +172,7 @@ class World {
   void fetch() {
     const auto [pull, pages] = found_.front();
     found_.pop_front();
-    puller_.fetch(pull, places(1 + random_.next() % pages), now_);
+    fetch_into(puller_, pull, places(1 + random_.next() % pages), now_);
   }
   void cancel() {
     const std::uint64_t pull = 1 + random_.next() % (begun_ + 1);
@@ -273,7 +276,7 @@ class World {
   }
 
   SplitMix64 random_;
-  PagePuller puller_{hello_of(99)};
+  PagePuller puller_;
   std::unique_ptr<Owner> owner_;
   PeerLife peer_;
   std::uint32_t life_ = 7, open_ = 0;
@@ -288,15 +291,19 @@ class World {
   std::deque<std::pair<std::uint64_t, std::size_t>> found_;  // pulls, and pages of each
 };
 
+/// Of a page: then three places are asked for at once.
+constexpr std::uint32_t three_a_question = 5U << 20U;
+
 /// Two machines whose pages are read where they stand.
 struct Asking {
   static constexpr PeerLife one{1, 7}, other{2, 7};
-  PagePuller puller{hello_of(99)};
+  const std::uint32_t bytes;  // of a page
+  PagePuller puller{hello_of(99, bytes)};
   std::vector<PeerMessage> said;
 
-  Asking() {
+  explicit Asking(std::uint32_t page = page_bytes) : bytes(page) {
     for (const PeerLife life : {one, other}) {
-      puller.met(life, hello_of(7), 0);
+      puller.met(life, hello_of(7, bytes), 0);
       puller.opened(life, slots);
     }
   }
@@ -335,7 +342,7 @@ struct Asking {
     const std::uint64_t id = asked<pages::Ask>(from);
     pages::Places said{{}, {id, pages, status, 1}};
     for (std::uint32_t i = 0; i < pages; ++i)
-      said.places.push_back({{id, 7, 1, key_of(i), i, page_bytes, 1}, i});
+      said.places.push_back({{id, 7, 1, key_of(i), i, bytes, 1}, i});
     puller.take(from, encode(said), 1);
   }
 };
@@ -363,29 +370,71 @@ TEST_CASE("who is asked alone, or first, is asked for the first places with the 
   REQUIRE(puller.begin(1, keys_of(0, 40), 0));
   CHECK(puller.take_out().size() == 1);  // nothing of it can be read yet
   puller.opened(Asking::one, slots);
-  REQUIRE(puller.begin(2, keys_of(0, 40), 0));
-  CHECK(puller.take_out().size() == 2);
+  REQUIRE(puller.begin(2, keys_of(0, pages::keys_most + 1), 0));
+  CHECK(puller.take_out().size() == 1);  // of all of them the answer says how many there are
 
-  Asking pair;
+  Asking pair(three_a_question);
   REQUIRE(pair.begin(3, 40));
   CHECK(pair.said_to(Asking::one) + pair.said_to(Asking::other) == "find find ");
   REQUIRE(pair.begin(4, 40, Asking::other));
   CHECK(pair.said_to(Asking::one) == "find ");
-  CHECK(pair.said_to(Asking::other) == "find places 40 ");
+  CHECK(pair.said_to(Asking::other) == "find places 3 ");
+  REQUIRE(pair.begin(5, 3, Asking::other));
+  CHECK(pair.said_to(Asking::one) == "find ");
+  CHECK(pair.said_to(Asking::other) == "places 3 ");
+}
+
+TEST_CASE("places of all pages say how many there are, and are read when they are wanted") {
+  Asking pair;
+  REQUIRE(pair.begin(4, 3, Asking::other));
+  pair.find(Asking::one, 1);
+  SECTION("all") {
+    pair.place(Asking::other, 3);
+    const auto found = pair.puller.take_events();
+    REQUIRE(found.size() == 1);
+    CHECK(found[0].pages == 3);
+    CHECK(found[0].peer == Asking::other);
+    fetch_into(pair.puller, 4, places(3), 1);
+    for (const PageRead& one : pair.puller.take_reads()) pair.puller.verified(one.number, true, 2);
+    CHECK(pair.puller.take_events().back().end == PullEnd::done);
+  }
+  SECTION("some, and others do not have more") {
+    pair.place(Asking::other, 2, pages::End::Status::missing);
+    REQUIRE(pair.puller.take_events().at(0).pages == 2);
+    fetch_into(pair.puller, 4, places(2), 1);
+    CHECK(pair.puller.take_reads().size() == 2);
+  }
+  SECTION("none: another machine has one") {
+    pair.place(Asking::other, 0, pages::End::Status::missing);
+    CHECK(pair.puller.take_events().at(0).peer == Asking::one);
+    fetch_into(pair.puller, 4, places(1), 1);
+    pair.said = pair.puller.take_out();
+    CHECK(pair.said_to(Asking::one) == "places 1 ");
+  }
+  SECTION("it does not answer in time, and another machine has one") {
+    pair.puller.tick(PagePuller::find_patience + 2);
+    CHECK(pair.puller.take_events().at(0).peer == Asking::one);
+    pair.place(Asking::other, 3);
+    fetch_into(pair.puller, 4, places(1), 1);
+    CHECK(pair.puller.take_reads().empty());
+  }
 }
 
 TEST_CASE("the first places are read when it is known that they are wanted, and no others") {
-  Asking pair;
-  REQUIRE(pair.begin(4, 3, Asking::other));
+  constexpr std::uint32_t large = three_a_question;
+  Asking pair(large);
+  REQUIRE(pair.begin(4, 4, Asking::other));
   SECTION("as many as there is room for") {
     pair.place(Asking::other, 3);
     CHECK(pair.puller.take_reads().empty());
     pair.find(Asking::other, 3);
+    pair.find(Asking::one, 0);
     REQUIRE(pair.puller.take_events().size() == 1);
-    pair.puller.fetch(4, places(2), 1);
+    fetch_into(pair.puller, 4, places(2, large), 1);
     const auto reads = pair.puller.take_reads();
     REQUIRE(reads.size() == 2);
-    for (std::uint32_t i = 0; i < 2; ++i) CHECK(reads[i].content.offset == i * page_bytes);
+    for (std::uint32_t i = 0; i < 2; ++i)
+      CHECK(reads[i].content.offset == std::uint64_t{i} * large);
     pair.said = pair.puller.take_out();
     CHECK(pair.said_to(Asking::other).empty());  // nothing more is asked for
     for (const PageRead& one : reads) pair.puller.verified(one.number, true, 2);
@@ -395,7 +444,7 @@ TEST_CASE("the first places are read when it is known that they are wanted, and 
   }
   SECTION("of a machine that has given up some of them they are a miss") {
     pair.find(Asking::other, 3);
-    pair.puller.fetch(4, places(3), 1);
+    fetch_into(pair.puller, 4, places(3, large), 1);
     pair.place(Asking::other, 2, pages::End::Status::missing);
     for (const PageRead& one : pair.puller.take_reads()) pair.puller.verified(one.number, true, 2);
     CHECK(pair.puller.take_events().back().end == PullEnd::missing);
@@ -404,7 +453,7 @@ TEST_CASE("the first places are read when it is known that they are wanted, and 
     pair.place(Asking::other, 1, pages::End::Status::missing);
     pair.find(Asking::other, 1);
     pair.find(Asking::one, 3);
-    pair.puller.fetch(4, places(3), 1);
+    fetch_into(pair.puller, 4, places(3, large), 1);
     CHECK(pair.puller.take_reads().empty());
     pair.said = pair.puller.take_out();
     CHECK(pair.said_to(Asking::one) == "places 3 ");
@@ -414,7 +463,7 @@ TEST_CASE("the first places are read when it is known that they are wanted, and 
     pair.find(Asking::one, 1);
     pair.puller.lost(Asking::other, 1);
     CHECK(pair.puller.take_events().size() == 1);
-    pair.puller.fetch(4, places(1), 1);
+    fetch_into(pair.puller, 4, places(1, large), 1);
     CHECK(pair.puller.take_reads().empty());
     pair.puller.cancel(4);
     CHECK(pair.puller.pulls() == 0);
@@ -428,20 +477,22 @@ TEST_CASE("of large pages two are on their way where they are read, else one") {
     puller.met(Asking::one, hello_of(7, large), 0);
     if (is_read) puller.opened(Asking::one, slots);
     REQUIRE(puller.begin_at(1, keys_of(0, 4), Asking::one, 4, 1));
-    puller.fetch(1, places(4, large), 1);
+    fetch_into(puller, 1, places(4, large), 1);
     CHECK(puller.take_out().size() == (is_read ? 2 : 1));
   }
 }
 
 TEST_CASE("pulls that are given up leave no question for places behind") {
-  Asking pair;
+  const bool is_all = GENERATE(false, true);
+  Asking pair(is_all ? page_bytes : three_a_question);
   for (std::uint64_t pull = 1; pull < 4 * PagePuller::questions_most; ++pull) {
-    REQUIRE(pair.begin(pull, 3, Asking::other));
-    REQUIRE(pair.said_to(Asking::other) == "find places 3 ");
+    REQUIRE(pair.begin(pull, is_all ? 3 : 4, Asking::other));
+    REQUIRE(pair.said_to(Asking::other) == (is_all ? "places 3 " : "find places 3 "));
     // Before its places have been told, or behind.
     if (pull % 2 == 0) pair.puller.cancel(pull);
     pair.place(Asking::other, 0, pages::End::Status::missing);
-    pair.find(Asking::other, 0);
+    if (!is_all) pair.find(Asking::other, 0);
+    pair.find(Asking::one, 0);
     pair.puller.cancel(pull);
     (void)pair.puller.take_events();
     (void)pair.puller.take_out();

@@ -7,7 +7,7 @@
 
 #include "base/crc32c.h"
 #include "base/random.h"
-#include "dataplane/page_server.h"
+#include "dataplane/page_puller.h"
 
 namespace sluice {
 
@@ -50,6 +50,15 @@ inline std::vector<Ref<Buffer>> places(std::size_t count, std::size_t bytes = pa
   std::vector<Ref<Buffer>> made;
   while (made.size() < count) made.push_back(Buffer::zeros(bytes));
   return made;
+}
+
+/// The first pages of a pull, into places that come in two parts.
+inline void fetch_into(PagePuller& puller, std::uint64_t pull, std::vector<Ref<Buffer>> places,
+                       std::int64_t now) {
+  puller.fetch(pull, places.size(), now);
+  const auto half = places.begin() + static_cast<std::ptrdiff_t>((places.size() + 1) / 2);
+  puller.place(pull, {places.begin(), half}, now);
+  puller.place(pull, {half, places.end()}, now);
 }
 
 /// Pages of which some are overwritten while they are copied.

@@ -80,7 +80,7 @@ struct World {
     found.pop_front();
     const std::size_t wanted = pick(2) == 0 ? 1 + pick(pages - 1) : pages;
     last = now;
-    puller.fetch(id, places(wanted, page), now);
+    fetch_into(puller, id, places(wanted, page), now);
     return "fetches " + std::to_string(wanted) + " of " + std::to_string(id);
   }
   std::string pass() {

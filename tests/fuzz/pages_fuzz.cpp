@@ -135,7 +135,8 @@ class Machine {
       if (event.kind == PullEvent::Kind::found) {
         std::vector<Ref<Buffer>> places(event.pages);
         for (Ref<Buffer>& place : places) place = Buffer::zeros(page_bytes);
-        puller_.fetch(event.pull, std::move(places), 1);
+        puller_.fetch(event.pull, places.size(), 1);
+        puller_.place(event.pull, std::move(places), 1);
       }
       if (event.kind == PullEvent::Kind::page) require(event.place->size() == page_bytes);
       if (event.kind == PullEvent::Kind::ended) ++ends_;

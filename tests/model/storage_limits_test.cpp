@@ -398,12 +398,12 @@ TEST_CASE("pulling is weighed by the bytes of all pages, as it took the last tim
     pools.push_back(std::move(KeptPool::make_among({1, 2, 2}, 40, hub.add(machine), "kv")).value());
   RowsOrigin origin;
   origin.model = "m";
-  const auto tokens = [](std::int32_t first) {  // four pages, and one token more
-    return std::vector<std::int32_t>{first, 2, 3, 4, 5, 6, 7, 8, 9};
+  const auto tokens = [](std::int32_t first) {  // five pages, and one token more
+    return std::vector<std::int32_t>{first, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11};
   };
   for (const std::int32_t first : {1, 2, 3}) {
     KvSequence sequence;
-    REQUIRE(pools[0].pool->extend(sequence, 8).ok());
+    REQUIRE(pools[0].pool->extend(sequence, 10).ok());
     pools[0].pool->publish(sequence, origin, tokens(first));
   }
   KvPeers& peers = *pools[1].peers;
@@ -419,11 +419,11 @@ TEST_CASE("pulling is weighed by the bytes of all pages, as it took the last tim
     REQUIRE(ready.size() == 1);
     return ready[0].tokens;
   };
-  CHECK(pull(1, std::nullopt) == 8);  // ten seconds
+  CHECK(pull(1, std::nullopt) == 10);  // ten seconds
   CHECK(peers.counts().not_worth == 0);
-  CHECK(pull(2, 0.9e9 * 10 / 8) == 0);
+  CHECK(pull(2, 0.9e9 * 10 / 10) == 0);
   CHECK(peers.counts().not_worth == 1);
-  CHECK(pull(3, 2e9 * 10 / 8) == 8);
+  CHECK(pull(3, 2e9 * 10 / 10) == 10);
   CHECK(peers.counts().not_worth == 1);
 }
 

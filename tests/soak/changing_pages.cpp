@@ -236,7 +236,8 @@ void Asker::take_events() {
   for (const PullEvent& event : puller_.take_events()) {
     switch (event.kind) {
       case PullEvent::Kind::found:
-        puller_.fetch(event.pull, places(event.pages), now());
+        puller_.fetch(event.pull, event.pages, now());
+        puller_.place(event.pull, places(event.pages), now());
         break;
       case PullEvent::Kind::page:
         ++tally.reads;

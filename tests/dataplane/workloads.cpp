@@ -1,47 +1,13 @@
 #include "tests/dataplane/workloads.h"
 
-#include <algorithm>
 #include <array>
-#include <cmath>
 
-#include "base/random.h"
+#include "tests/dataplane/maker.h"
 
 namespace sluice {
 namespace {
 
 using Requests = std::vector<TraceRequest>;
-
-struct Maker {
-  explicit Maker(std::uint64_t seed) : random(seed) {}
-
-  std::uint64_t below(std::uint64_t n) { return random.next() % n; }
-  double wait(double mean) { return -mean * std::log(random.uniform()); }
-  /// Zipf's law, roughly: the rank's chance falls with its inverse.
-  std::uint64_t popular(std::uint64_t n) {
-    return static_cast<std::uint64_t>(std::pow(static_cast<double>(n), random.uniform())) - 1;
-  }
-  std::vector<std::uint64_t> fresh(std::uint64_t count) {
-    std::vector<std::uint64_t> blocks(count);
-    for (std::uint64_t& block : blocks) block = next_block++;
-    return blocks;
-  }
-  void add(double at_s, std::vector<std::uint64_t> blocks) {
-    requests.push_back({static_cast<std::uint64_t>(at_s * 1000), std::move(blocks)});
-  }
-  Requests sorted() {
-    std::stable_sort(requests.begin(), requests.end(),
-                     [](const auto& a, const auto& b) { return a.timestamp_ms < b.timestamp_ms; });
-    return std::move(requests);
-  }
-
-  SplitMix64 random;
-  std::uint64_t next_block = 1;
-  Requests requests;
-};
-
-void extend(std::vector<std::uint64_t>& path, const std::vector<std::uint64_t>& more) {
-  path.insert(path.end(), more.begin(), more.end());
-}
 
 /// One conversation: each turn repeats the path, less its last, partly filled block, and adds to
 /// it.
@@ -115,12 +81,15 @@ Requests noise(std::uint64_t seed) {
   return maker.sorted();
 }
 
-constexpr std::array<Workload, 6> all = {{{"chats", chats},
+constexpr std::array<Workload, 9> all = {{{"chats", chats},
                                           {"agents", agents},
                                           {"scans", scans},
                                           {"loops", loops},
                                           {"shifts", shifts},
-                                          {"noise", noise}}};
+                                          {"noise", noise},
+                                          {"chat service", chat_service},
+                                          {"tool service", tool_service},
+                                          {"document service", document_service}}};
 
 }  // namespace
 

@@ -12,7 +12,13 @@ struct Workload {
   std::vector<TraceRequest> (*make)(std::uint64_t seed);
 };
 
-/// Chats with think times, agents under shared system prompts, scans, loops, shifts of popularity.
+/// Services whose every parameter is drawn by the seed (`services.cpp`).
+std::vector<TraceRequest> chat_service(std::uint64_t seed);
+std::vector<TraceRequest> tool_service(std::uint64_t seed);
+std::vector<TraceRequest> document_service(std::uint64_t seed);
+
+/// Chats with think times, agents under shared system prompts, scans, loops, shifts of popularity,
+/// noise, and the services.
 std::span<const Workload> workloads();
 
 }  // namespace sluice

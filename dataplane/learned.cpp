@@ -8,7 +8,6 @@
 #include <algorithm>
 #include <array>
 #include <bit>
-#include <numeric>
 
 #include "dataplane/key_table.h"
 #include "dataplane/reuse_times.h"
@@ -19,10 +18,19 @@ namespace {
 
 constexpr std::uint32_t cells = reuse_classes * reuse_ages;
 
-std::uint32_t class_of(std::uint32_t uses, bool ends_path) {
+/// What says most of a block beside its uses. Of one that was used once or twice: how much was new
+/// in the path that used it last, as a multiple of the mean (a long text is asked about less often
+/// than a short question). Of another: the mean time between its uses, in steps of four times.
+std::uint32_t detail_of(std::uint32_t uses, double times_mean, std::uint64_t pace_ms) {
+  if (uses <= 2) return times_mean < 0.25 ? 0 : times_mean < 1 ? 1 : times_mean < 4 ? 2 : 3;
+  const auto log = static_cast<std::uint32_t>(std::bit_width(pace_ms / 512));
+  return std::min(reuse_details - 1, (log + 1) / 2);
+}
+
+std::uint32_t class_of(std::uint32_t uses, bool ends_path, std::uint32_t detail) {
   const auto log = static_cast<std::uint32_t>(std::bit_width(uses));
   const std::uint32_t step = uses <= 4 ? uses - 1 : std::min(7u, log + 1);
-  return 2 * step + (ends_path ? 1 : 0);
+  return (2 * step + (ends_path ? 1 : 0)) * reuse_details + detail;
 }
 
 class Learned final : public EvictionPolicy {
@@ -40,6 +48,7 @@ class Learned final : public EvictionPolicy {
     if (seen_ >= rank_next_) rank_cells();
     age_leaves();
     sweep(16 * visit.path.size());
+    count_new(visit.path);
     Slot parent = no_slot;
     for (std::size_t i = 0; i < visit.path.size(); ++i) {
       const VisitedBlock& at = visit.path[i];
@@ -47,8 +56,7 @@ class Learned final : public EvictionPolicy {
       Block& block = blocks_[at.slot];
       if (at.fresh) block = {.stamp = ++stamps_};
       if (leaves_.in_any(at.slot)) take_out(at.slot);
-      block.uses = std::max(block.uses + 1, remember(at.key, ends_path));
-      block.kind = class_of(block.uses, ends_path);
+      block.kind = remember(at.key, ends_path);
       block.last_ms = now_;
       link(at.slot, parent);
       if (block.children == 0) put_in(at.slot);
@@ -78,15 +86,17 @@ class Learned final : public EvictionPolicy {
     std::uint64_t last_ms = 0;
     Slot parent = no_slot;
     std::uint32_t children = 0;
-    std::uint32_t uses = 0;
     std::uint32_t kind = 0;
   };
   struct Memory {
     std::uint64_t key = 0;
     std::uint64_t last_ms = 0;
     std::uint64_t taught_ms = 0;  // idle until then is taught already
+    std::uint64_t pace_ms = 0;    // between uses, the later ones with more weight
     std::uint32_t uses = 0;       // 0: nothing remembered
     std::uint32_t kind = 0;
+
+    bool knows(std::uint64_t other) const { return uses > 0 && key == other; }
   };
 
   bool is_linked(const Block& block) const {
@@ -144,17 +154,30 @@ class Learned final : public EvictionPolicy {
     });
   }
 
-  /// The uses of `key` as far as remembered, this one too.
+  Memory& memory_of(std::uint64_t key) { return memory_[spread(key) & (memory_.size() - 1)]; }
+
+  /// How much of the path nobody remembers, beside the mean of all paths.
+  void count_new(std::span<const VisitedBlock> path) {
+    double added = 0;
+    for (const VisitedBlock& at : path) added += memory_of(at.key).knows(at.key) ? 0 : 1;
+    paths_ = std::min(paths_ + 1, 1024.0);
+    mean_added_ += (added - mean_added_) / paths_;
+    times_mean_ = added / std::max(mean_added_, 1e-9);
+  }
+  /// The class of `key` after this use, with what is remembered of the earlier ones.
   std::uint32_t remember(std::uint64_t key, bool ends_path) {
-    Memory& memory = memory_[spread(key) & (memory_.size() - 1)];
-    const bool known = memory.uses > 0 && memory.key == key;
+    Memory& memory = memory_of(key);
+    const bool known = memory.knows(key);
     if (memory.uses > 0) {
       teach_idle(memory);
       if (known) times_.returned(memory.kind, now_ - memory.last_ms);
     }
     const std::uint32_t uses = known ? std::min(memory.uses, 0xfffffffeu) + 1 : 1;
-    memory = {key, now_, now_, uses, class_of(uses, ends_path)};
-    return uses;
+    const std::uint64_t idle = known ? now_ - memory.last_ms : 0;
+    const std::uint64_t pace = uses <= 2 ? idle : (3 * memory.pace_ms + idle) / 4;
+    const std::uint32_t kind = class_of(uses, ends_path, detail_of(uses, times_mean_, pace));
+    memory = {key, now_, now_, pace, uses, kind};
+    return kind;
   }
   void teach_idle(Memory& memory) {
     times_.survived(memory.kind, memory.taught_ms - memory.last_ms, now_ - memory.last_ms);
@@ -171,14 +194,15 @@ class Learned final : public EvictionPolicy {
   void rank_cells() {
     rank_next_ = seen_ + std::min<std::uint64_t>(2048, 64 + seen_ / 2);
     times_.learn();
-    std::iota(cell_at_.begin(), cell_at_.end(), 0u);
-    const auto rank = [&](std::uint32_t cell) {
-      return times_.rank(cell / reuse_ages, cell % reuse_ages);
-    };
-    std::stable_sort(cell_at_.begin(), cell_at_.end(),
-                     [&](std::uint32_t a, std::uint32_t b) { return rank(a) < rank(b); });
+    std::array<std::uint64_t, cells> order;  // the rank's bits, which grow with it, and the cell
+    for (std::uint32_t cell = 0; cell < cells; ++cell) {
+      const auto rank = static_cast<float>(times_.rank(cell / reuse_ages, cell % reuse_ages));
+      order[cell] = std::uint64_t{std::bit_cast<std::uint32_t>(rank)} << 32 | cell;
+    }
+    std::sort(order.begin(), order.end());
     filled_.fill(0);
     for (std::uint32_t i = 0; i < cells; ++i) {
+      cell_at_[i] = static_cast<std::uint32_t>(order[i]);
       rank_of_[cell_at_[i]] = i;
       if (!leaves_.empty(cell_at_[i])) filled_[i / 64] |= 1ULL << i % 64;
     }
@@ -215,6 +239,7 @@ class Learned final : public EvictionPolicy {
   ReuseTimes times_;
   std::array<std::uint32_t, cells> rank_of_{}, cell_at_{};
   std::array<std::uint64_t, cells / 64> filled_{};  // bit: the list of that rank is not empty
+  double paths_ = 0, mean_added_ = 0, times_mean_ = 0;
   std::uint64_t now_ = 0, aged_ms_ = 0, stamps_ = 0;
   std::uint64_t seen_ = 0, rank_next_ = 0;  // blocks visited
   std::size_t hand_ = 0;

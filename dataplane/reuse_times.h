@@ -2,21 +2,22 @@
 // ranks (class, idle time) by the uses to be expected for a page and second.
 //
 // The rank is the Gittins index: the best, over all times to give up, of P(used by then) over the
-// expected time until used or given up. A class with little evidence leans on the rest: its chances
-// are theirs, scaled by its own ratio. Units: milliseconds. Bounds: counts are halved now and then,
-// so old habits fade. Source: Gittins 1979; Aalto, Ayesta, Righter 2009 for the index of an unknown
-// duration.
+// expected time until used or given up. A class with little evidence leans on its group, and a
+// group on all of them: its chances are theirs, scaled by its own ratio. Units: milliseconds.
+// Bounds: counts are halved now and then, so old habits fade. Source: Gittins 1979; Aalto, Ayesta,
+// Righter 2009 for the index of an unknown duration.
 #pragma once
 
 #include <array>
 #include <bit>
 #include <cstdint>
-#include <utility>
 
 namespace sluice {
 
 inline constexpr std::uint32_t reuse_ages = 32;
-inline constexpr std::uint32_t reuse_classes = 16;
+inline constexpr std::uint32_t reuse_groups = 16;
+inline constexpr std::uint32_t reuse_details = 8;  // classes of a group, one behind the other
+inline constexpr std::uint32_t reuse_classes = reuse_groups * reuse_details;
 
 /// Two steps an octave: 0, 512, 768, 1024, 1536, ... milliseconds.
 inline std::uint32_t age_step(std::uint64_t age_ms) {
@@ -40,8 +41,8 @@ class ReuseTimes {
   void survived(std::uint32_t kind, std::uint64_t from_ms, std::uint64_t to_ms);
   /// A block was used again at the age `age_ms`. Its idle time is told by `survived`.
   void returned(std::uint32_t kind, std::uint64_t age_ms) {
-    ++again_[kind][age_step(age_ms)];
-    ++seen_;
+    ++seen_[kind].again[age_step(age_ms)];
+    ++returns_;
   }
   /// Makes `rank` new from what was learned.
   void learn();
@@ -50,14 +51,20 @@ class ReuseTimes {
  private:
   using Steps = std::array<double, reuse_ages>;
 
-  void fade();
-  /// Time at risk and returns near a step, nearer ones with more weight.
-  std::pair<double, double> around(std::uint32_t kind, std::uint32_t step) const;
+  struct Evidence {
+    Steps idle{};   // time at risk, in widths of the step
+    Steps again{};  // returns
+  };
 
-  std::array<Steps, reuse_classes> idle_{};   // time at risk, in widths of the step
-  std::array<Steps, reuse_classes> again_{};  // returns
+  void fade();
+  /// How the rate of return changes with the idle time, whatever the class: 1 is its own mean.
+  Steps shape() const;
+  static Steps leaning(const Evidence& seen, const Steps& on);
+  static Steps ranks(const Steps& rates);
+
+  std::array<Evidence, reuse_classes> seen_{};
   std::array<Steps, reuse_classes> rank_{};
-  std::uint64_t seen_ = 0;
+  std::uint64_t returns_ = 0;
 };
 
 }  // namespace sluice

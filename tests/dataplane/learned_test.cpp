@@ -93,6 +93,60 @@ TEST_CASE("blocks that return sooner, surer or at a known time rank higher") {
   CHECK(times.rank(3, age_step(40000)) > 1.5 * times.rank(3, age_step(2000)));
 }
 
+TEST_CASE("a class of which little is known does as its group does, and its group as all do") {
+  ReuseTimes times;
+  const auto teach = [&](std::uint32_t kind, std::uint64_t age, int count) {
+    for (int i = 0; i < count; ++i) {
+      times.survived(kind, 0, age);
+      times.returned(kind, age);
+    }
+  };
+  teach(0, 10000, 20000);
+  teach(reuse_details, 100000, 20000);
+  teach(1, 12000, 2);
+  teach(reuse_details + 1, 120000, 2);
+  times.learn();
+  const std::uint32_t age = age_step(5000);
+  CHECK(times.rank(1, age) == Approx(times.rank(0, age)).epsilon(0.2));
+  CHECK(times.rank(reuse_details + 1, age) == Approx(times.rank(reuse_details, age)).epsilon(0.2));
+  CHECK(times.rank(2 * reuse_details, age) == times.rank(3 * reuse_details, age));
+  CHECK(times.rank(2 * reuse_details, age) > times.rank(reuse_details, age));
+}
+
+TEST_CASE("of blocks used once those of long texts go, where long ones never came back") {
+  // Each second a long text comes once and a short one that is read again after a minute.
+  std::vector<TraceRequest> requests;
+  std::uint64_t next = 1;
+  const auto text = [&](std::uint64_t length) {
+    std::vector<std::uint64_t> blocks(length);
+    for (std::uint64_t& block : blocks) block = next++;
+    return blocks;
+  };
+  std::vector<std::vector<std::uint64_t>> texts;
+  for (std::uint64_t second = 0; second < 1200; ++second) {
+    texts.push_back(text(4));
+    requests.push_back({1000 * second, text(12)});
+    requests.push_back({1000 * second, texts.back()});
+    if (second >= 60) requests.push_back({1000 * second, texts[second - 60]});
+  }
+  const double again = 1140.0 * 4 / (1200 * 16 + 1140 * 4);
+  CHECK(hit_rate("learned", 260, requests) > 0.83 * again);
+  CHECK(hit_rate("lru", 260, requests) == 0);
+}
+
+TEST_CASE("of blocks that are used often, those that are used less often go") {
+  // Two texts a second by turns, of 20 and of 400: each comes again after 20 and after 400 s.
+  std::vector<TraceRequest> requests;
+  for (std::uint64_t i = 0; i < 16000; ++i) {
+    const std::uint64_t first = 10 * (i % 2 == 0 ? i / 2 % 20 : 1000 + i / 2 % 400);
+    requests.push_back({500 * i, {}});
+    for (std::uint64_t block = first; block < first + 5; ++block)
+      requests.back().blocks.push_back(block);
+  }
+  CHECK(hit_rate("learned", 110, requests) > 0.493);
+  CHECK(hit_rate("lru", 110, requests) == 0);
+}
+
 TEST_CASE("the learned policy leaves no block behind whose parent is gone") {
   SplitMix64 random(5);
   const PoolSize size{50, 64};

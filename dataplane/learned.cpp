@@ -56,7 +56,7 @@ class Learned final : public EvictionPolicy {
       Block& block = blocks_[at.slot];
       if (at.fresh) block = {.stamp = ++stamps_};
       if (leaves_.in_any(at.slot)) take_out(at.slot);
-      block.kind = remember(at.key, ends_path);
+      remember(block, at.key, ends_path);
       block.last_ms = now_;
       link(at.slot, parent);
       if (block.children == 0) put_in(at.slot);
@@ -86,6 +86,7 @@ class Learned final : public EvictionPolicy {
     std::uint64_t last_ms = 0;
     Slot parent = no_slot;
     std::uint32_t children = 0;
+    std::uint32_t uses = 0;  // 0: not known but by the memory
     std::uint32_t kind = 0;
   };
   struct Memory {
@@ -164,20 +165,20 @@ class Learned final : public EvictionPolicy {
     mean_added_ += (added - mean_added_) / paths_;
     times_mean_ = added / std::max(mean_added_, 1e-9);
   }
-  /// The class of `key` after this use, with what is remembered of the earlier ones.
-  std::uint32_t remember(std::uint64_t key, bool ends_path) {
+  /// The block of `key` is used: its class is that of all uses which it or the memory remembers.
+  void remember(Block& block, std::uint64_t key, bool ends_path) {
     Memory& memory = memory_of(key);
     const bool known = memory.knows(key);
     if (memory.uses > 0) {
       teach_idle(memory);
       if (known) times_.returned(memory.kind, now_ - memory.last_ms);
     }
-    const std::uint32_t uses = known ? std::min(memory.uses, 0xfffffffeu) + 1 : 1;
-    const std::uint64_t idle = known ? now_ - memory.last_ms : 0;
-    const std::uint64_t pace = uses <= 2 ? idle : (3 * memory.pace_ms + idle) / 4;
-    const std::uint32_t kind = class_of(uses, ends_path, detail_of(uses, times_mean_, pace));
-    memory = {key, now_, now_, pace, uses, kind};
-    return kind;
+    const std::uint32_t before = known ? memory.uses : block.uses;
+    const std::uint64_t idle = now_ - (known ? memory.last_ms : block.last_ms);
+    const std::uint64_t pace = known && before > 1 ? (3 * memory.pace_ms + idle) / 4 : idle;
+    block.uses = std::min(before, 0xfffffffeu) + 1;
+    block.kind = class_of(block.uses, ends_path, detail_of(block.uses, times_mean_, pace));
+    memory = {key, now_, now_, pace, block.uses, block.kind};
   }
   void teach_idle(Memory& memory) {
     times_.survived(memory.kind, memory.taught_ms - memory.last_ms, now_ - memory.last_ms);

@@ -29,7 +29,9 @@ enum class Kind : std::uint8_t {
   proof,
   ask_places,
   region,
-  places
+  places,
+  follow,
+  published
 };
 
 class Writer {
@@ -191,6 +193,19 @@ std::optional<Places> read_places(std::uint64_t id, Reader& reader) {
   return read;
 }
 
+std::optional<Published> read_published(std::uint64_t mark, Reader& reader) {
+  Published read{mark, reader.number(8), {}};
+  const std::uint64_t count = reader.number(4);
+  if (count == 0 || count > told_most || reader.left() != count * 2 * key_bytes)
+    return std::nullopt;
+  read.pages.resize(count);
+  for (ToldPage& page : read.pages) {
+    page.key = reader.key();
+    page.parent = reader.key();
+  }
+  return read;
+}
+
 Found read_found(std::uint64_t id, Reader& reader) {
   Found found;
   found.id = id;
@@ -291,6 +306,25 @@ Bytes encode(const Region& region) {
   return writer.take();
 }
 
+Bytes encode(const Follow& follow) {
+  Writer writer(Kind::follow, follow.since, 8);
+  writer.number(follow.mark, 8);
+  return writer.take();
+}
+
+Bytes encode(const Published& published) {
+  const std::size_t count = published.pages.size();
+  SLUICE_CHECK(count > 0 && count <= told_most);
+  Writer writer(Kind::published, published.mark, 12 + count * 2 * key_bytes);
+  writer.number(published.last, 8);
+  writer.number(count, 4);
+  for (const ToldPage& page : published.pages) {
+    writer.key(page.key);
+    writer.key(page.parent);
+  }
+  return writer.take();
+}
+
 void write_page_head(const PageHead& head, Bytes& message) {
   const Bytes bytes = encode(head);
   SLUICE_CHECK(bytes.size() == page_head_bytes && message.size() == bytes.size() + head.length);
@@ -338,6 +372,12 @@ std::optional<Message> decode(std::span<const std::byte> message, std::span<cons
       return Note{id, reader.rest()};
     case Kind::noted:
       made = Noted{id, reader.number(8)};
+      break;
+    case Kind::follow:
+      made = Follow{id, reader.number(8)};
+      break;
+    case Kind::published:
+      if (std::optional<Published> read = read_published(id, reader)) made = *std::move(read);
       break;
     case Kind::proof:
       if (id == 0) made = read_proof(reader);

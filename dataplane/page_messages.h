@@ -29,6 +29,7 @@ inline constexpr std::uint32_t page_bytes_most = 32U << 20U;  // a message holds
 /// Of pages in one answer, or one page: their content, or where they stand.
 inline constexpr std::size_t ask_bytes_most = 4U << 20U, places_bytes_most = 16U << 20U;
 inline constexpr std::size_t region_key_most = 16U << 10U;
+inline constexpr std::size_t told_most = 256;  // pages of one `Published`
 
 /// Of both sides, first: pages are exchanged by who means the same by them.
 struct Hello {
@@ -109,8 +110,26 @@ struct Noted {
   std::uint64_t receipt = 0;
 };
 
+/// Tell this peer what is published behind that number: one message, as soon as there is something.
+struct Follow {
+  std::uint64_t since = 0;
+  std::uint64_t mark = 0;  // of the last one that it has read; 0: none
+};
+/// A page and the one that it follows; zeros: none.
+struct ToldPage {
+  PageKey key, parent;
+  bool operator==(const ToldPage&) const = default;
+};
+/// The answer, at most `told_most` in the order of their publishing. Nobody knows a mark who has
+/// not read it, so there is one of these at most on its way to a peer.
+struct Published {
+  std::uint64_t mark = 0;
+  std::uint64_t last = 0;  // the number of the last of these
+  std::vector<ToldPage> pages;
+};
+
 using Message = std::variant<Hello, Proof, Find, Found, Ask, PageContent, End, Took, Note, Noted,
-                             Region, Places>;
+                             Region, Places, Follow, Published>;
 
 Bytes encode(const Hello& hello);
 Bytes encode(const Proof& proof);
@@ -123,6 +142,8 @@ Bytes encode(const Note& note);
 Bytes encode(const Noted& noted);
 Bytes encode(const Region& region);
 Bytes encode(const Places& places);
+Bytes encode(const Follow& follow);
+Bytes encode(const Published& published);
 Bytes encode(const PageContent& page);
 /// The same in steps, for content that is copied once: room for it and a head, then the content
 /// behind it, then the head.

@@ -57,6 +57,12 @@ inline std::string text_of(const pages::Message& message) {
     text += " " + std::to_string(note->id) + ", " + std::to_string(note->text.size()) + " bytes";
   if (const auto* noted = std::get_if<Noted>(&message))
     text += " " + std::to_string(noted->id) + " " + std::to_string(noted->receipt);
+  if (const auto* follow = std::get_if<Follow>(&message))
+    text += " " + std::to_string(follow->since) + " " + std::to_string(follow->mark);
+  if (const auto* told = std::get_if<Published>(&message)) {
+    text += " " + std::to_string(told->mark) + " " + std::to_string(told->last);
+    for (const ToldPage& page : told->pages) text += keys_text({page.key, page.parent});
+  }
   return text;
 }
 

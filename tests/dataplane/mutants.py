@@ -15,7 +15,7 @@ import planted  # noqa: E402
 
 # The cases that look at invariants, up to their first comma: those of one process's pages, and of several processes'.
 CASES = ["whatever sequences do*,where keys meet in their first word*,whatever is written*,under random schedules*,a key depends on*",
-         "whatever processes do*"]
+         "whatever processes do*", "whatever machines publish*"]
 TABLE = ["dataplane/page_table.cpp"]  # what uses the private parts of page_table.h
 
 # name, file, what is there, what is planted, sources to compile
@@ -95,6 +95,20 @@ MUTANTS = [
      "  client.offers.erase(withdraw.token);\n", "", None),
     ("K16 a page that a region has not is read", "dataplane/page_reads.cpp",
      " || place.page >= pages)", ")", None),
+    ("N1 strangers are told", "dataplane/page_news.cpp", "{ followers_.erase(peer); }", "{ static_cast<void>(peer); }", None),
+    ("N2 who has not read is told more", "dataplane/page_news.cpp", "  follower.waits = false;\n", "", None),
+    ("N3 a run jumps from chain to chain", "dataplane/page_preloads.cpp", " || page.parent != run->keys.back())", ")", None),
+    ("N3 what follows a page that is not here is pulled", "dataplane/page_preloads.cpp",
+     "} else if (page.parent == PageKey{} || has(page.parent)) {", "} else if (true) {", None),
+    ("N4 what is here is pulled", "dataplane/page_preloads.cpp", "} else if (has(page.key)) {", "} else if (false) {", None),
+    ("N5 what a lost machine has told is forgotten", "dataplane/page_preloads.cpp",
+     "  counts_.missed += peer.queue.size();\n", "", None),
+    ("N5 a run that ends early is forgotten", "dataplane/page_preloads.cpp", "  counts_.missed += run_.value_or(0);\n", "", None),
+    ("N6 what does not fit a message is left out", "dataplane/page_news.cpp", "    told.last = it->first;\n",
+     "    told.last = next_ - 1;\n", None),
+    ("N6 what comes back is not told", "dataplane/page_news.cpp", "  by_word_.erase(it);\n", "", None),
+    ("N7 preloads take all that tasks have used", "dataplane/page_preloads.cpp",
+     "  if (static_cast<std::int64_t>(counts_.displaced) < earned ||", "  if (true ||", None),
     ("K16 the region of an earlier life is read", "dataplane/page_reads.cpp",
      "region.incarnation == it->second.incarnation &&", "region.pages > 0 &&", None),
 ]

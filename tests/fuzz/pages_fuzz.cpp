@@ -8,6 +8,8 @@
 
 #include "base/crc32c.h"
 #include "dataplane/page_handshake.h"
+#include "dataplane/page_news.h"
+#include "dataplane/page_preloads.h"
 #include "dataplane/page_puller.h"
 
 using namespace sluice;
@@ -64,6 +66,9 @@ class Machine {
     require(pages::decode(greeting.hello).has_value());
     if (!has_met) return;
     server_.met(peer);
+    news_.met(peer);
+    for (std::uint64_t page = 0; page < 4; ++page) news_.published({key_of(page), {}});
+    preloads_.met(peer);
     puller_.met(peer, hello_of(2), 0);
     const std::vector<PageKey> keys{key_of(0), key_of(1), key_of(2), key_of(9)};
     require(puller_.begin(1, keys, 0) && puller_.begin(2, {key_of(3)}, 0));
@@ -95,6 +100,7 @@ class Machine {
       if (!std::holds_alternative<pages::PageContent>(*said)) ++replies_;
       sent_ += one.bytes.size();
     }
+    hear_of_pages(*message);
     // Nothing that was sent here was read, so no receipt is known.
     require(replies_ <= PageServer::replies_most);
     require(server_.owed(peer) <= PageServer::owed_most);
@@ -123,6 +129,19 @@ class Machine {
   }
 
  private:
+  void hear_of_pages(const pages::Message& message) {
+    if (const auto* follow = std::get_if<pages::Follow>(&message)) (void)news_.take(peer, *follow);
+    told_ += news_.take_out().size();
+    require(told_ <= 1);  // nothing that was told here was read
+    if (const auto* told = std::get_if<pages::Published>(&message)) preloads_.take(peer, *told);
+    require(preloads_.take_out().size() <= 1);
+    if (const auto run = preloads_.next([](const PageKey&) { return false; }, 3)) {
+      require(!run->keys.empty() && run->keys.size() <= 3);
+      preloads_.ended();
+    }
+    const PagePreloads::Counts& now = preloads_.counts();
+    require(now.had + now.taken + now.missed <= now.told);
+  }
   void hear_events() {
     for (const PageRead& one : puller_.take_reads()) {
       require(one.content.size == page_bytes && one.stamp.size == PageRegion::stamp_bytes);
@@ -146,6 +165,9 @@ class Machine {
   PageHandshake handshake_{secret, self, hello_of(0)};
   PageServer server_{hello_of(0), {3}};
   PagePuller puller_{hello_of(0)};
+  PageNews news_{{3}};
+  PagePreloads preloads_{8};
+  std::size_t told_ = 0;
   Shelf shelf_;
   std::size_t replies_ = 0, sent_ = 0, ends_ = 0;
 };

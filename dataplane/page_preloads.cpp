@@ -1,0 +1,127 @@
+#include "dataplane/page_preloads.h"
+
+#include <algorithm>
+
+#include "base/check.h"
+
+namespace sluice {
+
+void PagePreloads::met(PeerLife life) {
+  lost(life);
+  ask(life, peers_[life]);
+}
+
+void PagePreloads::lost(PeerLife life) {
+  const auto it = peers_.find(life);
+  if (it == peers_.end()) return;
+  leave(it->second);
+  peers_.erase(it);
+}
+
+void PagePreloads::leave(Peer& peer) {
+  counts_.missed += peer.queue.size();
+  queued_ -= peer.queue.size();
+  peer.queue.clear();
+}
+
+void PagePreloads::ask(PeerLife life, Peer& peer) {
+  if (peer.is_asked || peer.is_over || peer.queue.size() + pages::told_most > queued_most) return;
+  peer.is_asked = true;
+  out_.push_back({life, encode(pages::Follow{peer.since, peer.mark})});
+}
+
+void PagePreloads::take(PeerLife life, const pages::Published& told) {
+  const auto it = peers_.find(life);
+  if (it == peers_.end() || !it->second.is_asked) {
+    ++counts_.refused;
+    return;
+  }
+  Peer& peer = it->second;
+  peer.is_asked = false;
+  // Of an owner that makes sense each page has a number behind the one before.
+  if (told.last < peer.since || told.last - peer.since < told.pages.size()) {
+    ++counts_.refused;
+    peer.is_over = true;
+    return;
+  }
+  peer.since = told.last;
+  peer.mark = told.mark;
+  peer.queue.insert(peer.queue.end(), told.pages.begin(), told.pages.end());
+  queued_ += told.pages.size();
+  counts_.told += told.pages.size();
+  ask(life, peer);
+}
+
+std::optional<PagePreloads::Run> PagePreloads::next(const std::function<bool(const PageKey&)>& has,
+                                                    std::size_t most) {
+  SLUICE_CHECK(!run_.has_value() && most > 0);
+  auto at = peers_.upper_bound(last_);
+  for (std::size_t i = 0; i < peers_.size(); ++i, ++at) {
+    if (at == peers_.end()) at = peers_.begin();
+    std::optional<Run> run = run_of(at->first, at->second, has, most);
+    ask(at->first, at->second);
+    if (!run.has_value()) continue;
+    last_ = at->first;
+    run_ = run->keys.size();
+    return run;
+  }
+  return std::nullopt;
+}
+
+/// The first that is worth it, and what follows it of what waits: other chains may stand between.
+std::optional<PagePreloads::Run> PagePreloads::run_of(
+    PeerLife life, Peer& peer, const std::function<bool(const PageKey&)>& has, std::size_t most) {
+  std::optional<Run> run;
+  std::deque<pages::ToldPage> left;
+  for (const pages::ToldPage& page : peer.queue) {
+    if (run.has_value() && (run->keys.size() == most || page.parent != run->keys.back())) {
+      left.push_back(page);
+    } else if (run.has_value()) {
+      run->keys.push_back(page.key);
+    } else if (has(page.key)) {
+      ++counts_.had;
+    } else if (page.parent == PageKey{} || has(page.parent)) {
+      run = Run{life, page.parent, {page.key}};
+    } else {
+      ++counts_.missed;
+    }
+  }
+  queued_ -= peer.queue.size() - left.size();
+  peer.queue = std::move(left);
+  return run;
+}
+
+void PagePreloads::ended() {
+  counts_.missed += run_.value_or(0);
+  run_.reset();
+}
+
+void PagePreloads::came(const PageKey& key, bool is_new) {
+  SLUICE_CHECK(run_.has_value() && *run_ > 0);
+  --*run_;
+  ++(is_new ? counts_.taken : counts_.had);
+  if (is_new) unused_.insert(key);
+}
+
+bool PagePreloads::may_displace() {
+  const auto earned = static_cast<std::int64_t>(counts_.useful) + free_credit_;
+  if (static_cast<std::int64_t>(counts_.displaced) < earned || refusals_ == tries_after) {
+    refusals_ = 0;
+    return true;
+  }
+  ++refusals_;
+  return false;
+}
+
+void PagePreloads::used(std::span<const PageKey> keys) {
+  for (const PageKey& key : keys) counts_.useful += unused_.erase(key);
+}
+
+void PagePreloads::dropped(const PageKey& key, bool for_run) {
+  if (unused_.erase(key) > 0)
+    ++counts_.wasted;
+  else if (for_run)
+    ++counts_.displaced;
+}
+
+}  // namespace sluice

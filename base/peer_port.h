@@ -78,6 +78,8 @@ class PeerPort {
   }
   /// Memory that the other machines can read by themselves. Null: they cannot.
   virtual RemoteMemory* memory() { return nullptr; }
+  /// Whether pages that others publish are to be here before anybody asks for them.
+  virtual bool preloads() const { return false; }
   /// Where machines say which pages they have. Null: nowhere.
   virtual IndexPort* index() { return nullptr; }
   /// For people, of that machine; what was said of it lately is not said again. Thread: any, a

@@ -40,6 +40,14 @@ std::uint32_t PageTable::match(std::span<const PageKey> keys) const {
   return count;
 }
 
+std::vector<PageKey> PageTable::path(const PageKey& key) const {
+  std::vector<PageKey> path;
+  for (Page page = find(key); page != no_page; page = pages_[page].parent)
+    path.push_back(pages_[page].key);
+  std::ranges::reverse(path);
+  return path;
+}
+
 Admission PageTable::ask(std::span<const PageKey> keys, std::uint32_t rows) const {
   Admission admission;
   const std::uint32_t needed = pages_for(rows);

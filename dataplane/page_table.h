@@ -95,6 +95,9 @@ class PageTable {
   Admission ask(std::span<const PageKey> keys, std::uint32_t rows) const;
   /// The longest resident prefix of `keys`: the number of its pages.
   std::uint32_t match(std::span<const PageKey> keys) const;
+  bool has(const PageKey& key) const { return find(key) != no_page; }
+  /// The keys from its root to this page. None: it is not there.
+  std::vector<PageKey> path(const PageKey& key) const;
   /// A sequence that begins with the longest resident prefix.
   Sequence open(std::span<const PageKey> keys);
   /// Goes on with the page of `key` if that is published behind the sequence's, all of which are.

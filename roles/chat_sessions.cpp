@@ -138,6 +138,8 @@ Result<ChatEngine*> ChatSessions::engine(const std::string& directory, kernels::
   engine_->hear_processes = [this, &engine = turn.engine()] { hear_processes(engine); };
   turn.engine().make_room = [this](const Planner& planner) { (void)make_room(planner, 0); };
   turn.engine().others_run = is_among_processes();  // between its turns a session has none then
+  if (kept_.peers != nullptr && kept_.peers->preloads())
+    preloader_ = std::make_unique<Preloader>(engine_->shared, turn.engine(), *kept_.peers);
   return engine_.get();
 }
 
@@ -240,6 +242,7 @@ bool ChatSessions::make_room(const Planner& planner, std::size_t more) {
     return awaited <= free && planner.fits(static_cast<std::uint32_t>(free - awaited));
   };
   if (fits()) return true;
+  if (kept_.peers != nullptr) kept_.peers->drop_preload();
   for (auto& [name, session] : sessions_)
     if (!session.answering) pages().release(session.sequence);
   if (kept_.peers == nullptr || fits()) return fits();
@@ -389,8 +392,18 @@ std::vector<std::pair<std::string, std::uint64_t>> ChatSessions::counts() const 
       {"served_bytes", counts.served.bytes},
       {"served_places", counts.served.placed},
       {"served_short", counts.served.missing},
+      {"told_pages", counts.told},
       {"served_busy", counts.served.busy},
       {"refused_messages", counts.served.refused}};
+  if (counts.preloads.has_value()) {
+    const PagePreloads::Counts& ahead = *counts.preloads;
+    list.insert(list.end(), {{"preload_told", ahead.told},
+                             {"preload_had", ahead.had},
+                             {"preload_taken", ahead.taken},
+                             {"preload_missed", ahead.missed},
+                             {"preload_useful", ahead.useful},
+                             {"preload_wasted", ahead.wasted}});
+  }
   for (std::size_t end = 0; end < pull_ends; ++end)
     list.emplace_back("pulls_" + std::string(to_string(static_cast<PullEnd>(end))),
                       counts.ends[end]);

@@ -16,6 +16,7 @@
 
 #include "engine/storage/kept_pool.h"
 #include "engine/tasks/chat_model.h"
+#include "engine/tasks/preloader.h"
 #include "engine/tasks/shared_engine.h"
 #include "engine/tasks/text_device.h"
 #include "roles/catalog.h"
@@ -188,6 +189,7 @@ class ChatSessions final : public GlobalParam, public SessionKeeper {
   bool folder_was_off_ = false;
   ChatHistories histories_;
   mutable PoolView view_;
+  std::unique_ptr<Preloader> preloader_;  // the first to go: it uses the engine and the pool
 };
 
 /// Null: the role lists none, or one of another kind of checkpoint.

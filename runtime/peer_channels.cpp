@@ -65,6 +65,7 @@ class PeerChannels final : public PeerPort, private TransportListener {
   void send(std::uint64_t channel, PeerLife to, Bytes message, const Ref<Buffer>& body) override;
   void notice(std::uint32_t machine, const std::string& what) override;
   IndexPort* index() override { return options_.index.get(); }
+  bool preloads() const override { return options_.preloads; }
 
  private:
   struct Peer {

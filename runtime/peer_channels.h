@@ -34,6 +34,7 @@ struct PeerPortOptions {
   std::function<void(const std::string&)> notice{};  // takes a line; empty: nobody reads it
   std::vector<std::string> names{};                  // of the machines, for that
   std::shared_ptr<IndexPort> index{};                // `PeerPort::index`
+  bool preloads = false;                             // `PeerPort::preloads`
 };
 
 /// Meets the machines. Errors: those of the first `connect`.

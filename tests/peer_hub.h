@@ -44,11 +44,13 @@ class PeerHub {
       return shares_bodies ? Buffer::zeros(size) : Ref<Buffer>();
     }
     RemoteMemory* memory() override { return readable.get(); }
+    bool preloads() const override { return does_preload; }
     void notice(std::uint32_t machine, const std::string& what) override {
       notices.emplace_back(machine, what);
     }
 
     std::vector<std::pair<std::uint32_t, std::string>> notices;
+    bool does_preload = false;               // what others publish comes before it is asked for
     bool shares_bodies = false;              // the end of a message may stand elsewhere
     std::shared_ptr<RemoteMemory> readable;  // by the others; null: none is
 

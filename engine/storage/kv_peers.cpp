@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <chrono>
 
+#include "base/failpoint.h"
 #include "base/sha256.h"
 #include "engine/storage/storage_clock.h"
 
@@ -64,13 +65,19 @@ KvPeers::KvPeers(KvPool& pool, PeerPort& port, const std::string& name, Ref<Buff
       memory_(std::move(memory)),
       region_(region_of(pool)),
       export_(pool, hello_.incarnation, stamps_of(region_, memory_)),
+      tells_(
+          pool, export_, random_bytes<PageKeys::Secret>(),
+          [this](std::vector<PeerMessage>& messages) { send(messages); },
+          [this](const PageKey& key) { page_dropped(key); }),
       puller_(hello_, early_most),
       handshake_(port.secret(), port.self(), hello_),
       server_(hello_, random_bytes<PageKeys::Secret>()) {
   SLUICE_CHECK(pool.shape().page_bytes() <= pages::page_bytes_most);
+  if (port.preloads()) preloads_.emplace(pool.pages());
+  note_preloads();
   is_open_ = port_.open(channel_, *this);
   if (!is_open_ || port_.index() == nullptr) return;
-  index_ = std::make_unique<KvIndex>(pool, export_, *port_.index(), channel_, port_.self(), [this] {
+  index_ = std::make_unique<KvIndex>(pool, tells_, *port_.index(), channel_, port_.self(), [this] {
     const std::lock_guard lock(mutex_);
     index_answered_ = true;
     news_came_.notify_all();
@@ -109,6 +116,7 @@ void KvPeers::take_handshake(PeerLife peer, const PageHandshake::Outcome& outcom
 void KvPeers::met(PeerLife peer, const pages::Hello& hello) {
   known_.insert(peer);
   server_.met(peer);
+  tells_.met(peer);
   std::vector<pages::Bytes> notes;
   {
     const std::lock_guard lock(mutex_);
@@ -142,6 +150,7 @@ void KvPeers::met(PeerLife peer, const pages::Hello& hello) {
 void KvPeers::lost(PeerLife peer) {
   handshake_.lost(peer);
   server_.lost(peer);
+  tells_.lost(peer);
   if (known_.erase(peer) == 0) return;
   const std::lock_guard lock(mutex_);
   there_.erase(peer);
@@ -170,40 +179,6 @@ void KvPeers::send(std::vector<PeerMessage>& messages) {
     one.body ? port_.send(channel_, one.peer, std::move(one.bytes), one.body)
              : port_.send(channel_, one.peer, std::move(one.bytes));
   messages.clear();
-}
-
-void KvPeers::hear(PeerLife peer, const pages::Note& note) {
-  std::vector<PeerMessage> out;
-  {
-    const std::lock_guard lock(mutex_);
-    std::size_t count = 0, bytes = 0;
-    for (const Word& word : words_) {
-      if (word.from.machine != peer.machine) continue;
-      ++count;
-      bytes += word.text.size();
-    }
-    const bool is_too_much = count == words_most || bytes + note.text.size() > words_bytes_most;
-    if (is_too_much) server_.take_nonsense();
-    if (is_too_much || !server_.take_note(peer, note.id, out)) return;
-    words_.push_back({peer, {note.text.begin(), note.text.end()}});
-  }
-  send(out);
-}
-
-void KvPeers::hear(PeerLife peer, const pages::Noted& noted) {
-  {
-    const std::lock_guard lock(mutex_);
-    const auto it = telling_.find(noted.id);
-    const bool is_on_way = it != telling_.end() && it->second.peer == peer && it->second.is_sent &&
-                           (it->second.how == Told::waiting || it->second.is_given_up) &&
-                           there_.contains(peer);
-    if (!is_on_way) return server_.take_nonsense();
-    if (it->second.how == Told::waiting)
-      it->second.how = Told::arrived;
-    else
-      telling_.erase(it);
-  }
-  port_.send(channel_, peer, encode(pages::Took{noted.receipt}));
 }
 
 /// Page by page: whoever owns them waits for the copy of one.
@@ -249,6 +224,10 @@ void KvPeers::arrived(PeerLife peer, std::vector<std::byte> bytes, Ref<Buffer> b
     hold(peer, News::Kind::message, std::move(bytes), std::move(body));
   else if (std::get_if<pages::Region>(&*message))
     hold(peer, News::Kind::region, std::move(bytes), {});
+  else if (std::get_if<pages::Published>(&*message) && port_.preloads())
+    hold(peer, News::Kind::published, std::move(bytes), {});
+  else if (const auto* follow = std::get_if<pages::Follow>(&*message))
+    tells_.take(peer, *follow) ? void() : server_.take_nonsense();
   else
     serve(peer, *message);
   const std::lock_guard lock(mutex_);
@@ -267,16 +246,22 @@ void KvPeers::take_news(std::int64_t now) {
   std::erase_if(left_, [](const auto& one) { return !one->is_written(); });
   const std::lock_guard lock(mutex_);
   counts_.stale = puller_.stale();
+  if (preloads_) counts_.preloads = preloads_->counts();
 }
 
 void KvPeers::take(News& one, std::int64_t now) {
   switch (one.kind) {
     case News::Kind::met:
       close_region(one.peer);
+      if (preloads_) preloads_->met(one.peer);
       return puller_.met(one.peer, one.hello, now);
     case News::Kind::lost:
       close_region(one.peer);
+      if (preloads_) preloads_->lost(one.peer);
       return puller_.lost(one.peer, now);
+    case News::Kind::published:
+      failpoint("told_pages");
+      return take_told(one);
     case News::Kind::region:
       return reach(one.peer, one.message);
     case News::Kind::message:
@@ -290,9 +275,14 @@ bool KvPeers::begin(std::uint64_t task, const RowsOrigin& origin,
   if (!is_open_) return false;
   take_news(now);
   send_all();
-  if (!puller_.has_peers(now)) return false;
+  const bool has_peers = puller_.has_peers(now);
+  if (!has_peers && !preloads_) return false;
   Fetch fetch{.task = task, .keys = pool_.keys_of(origin, tokens), .per_token = per_token};
   fetch.first = first_;
+  if (!has_peers) {
+    preloads_->used(std::span(fetch.keys).first(pool_.table().match(fetch.keys)));
+    return false;
+  }
   if (!start(fetch, now)) return false;
   fetches_.push_back(std::move(fetch));
   pool_.catch_up();  // the answer takes longer
@@ -302,6 +292,7 @@ bool KvPeers::begin(std::uint64_t task, const RowsOrigin& origin,
 /// Asks who has what memory has not. False: nobody is to be asked.
 bool KvPeers::start(Fetch& fetch, std::int64_t now) {
   fetch.begin = fetch.next = fetch.end = pool_.table().match(fetch.keys);
+  if (preloads_) preloads_->used(std::span(fetch.keys).first(fetch.begin));
   fetch.pull = fetch.behind = 0;
   fetch.is_over = fetch.is_named = false;
   if (fetch.keys.size() <= fetch.begin) return false;
@@ -326,7 +317,8 @@ bool KvPeers::start(Fetch& fetch, std::int64_t now) {
 }
 
 void KvPeers::forget(std::uint64_t task) {
-  const auto it = std::ranges::find(fetches_, task, &Fetch::task);
+  const auto it = std::ranges::find_if(
+      fetches_, [&](const Fetch& one) { return one.task == task && !one.is_preload; });
   if (it == fetches_.end()) return;
   puller_.cancel(it->pull);
   if (index_ != nullptr) index_->forget(it->pull);
@@ -339,7 +331,7 @@ void KvPeers::forget(std::uint64_t task) {
 }
 
 void KvPeers::found(Fetch& fetch, const PullEvent& event, std::int64_t now) {
-  if (!fetch.is_named) find_guard_.learn(1, now - fetch.asked);
+  if (!fetch.is_named && !fetch.is_preload) find_guard_.learn(1, now - fetch.asked);
   const std::size_t pages = std::min(event.pages, pool_.pages());
   std::optional<std::int64_t> compute;
   if (fetch.per_token.has_value())
@@ -355,7 +347,7 @@ void KvPeers::found(Fetch& fetch, const PullEvent& event, std::int64_t now) {
   fetch.end = fetch.begin + pages;
   fetch.peer = event.peer;
   fetch.has_come = event.has_come;
-  make_places(fetch, false, now);
+  make_places(fetch, fetch.is_preload, now);
 }
 
 void KvPeers::make_places(Fetch& fetch, bool waited, std::int64_t now) {
@@ -373,11 +365,13 @@ void KvPeers::make_places(Fetch& fetch, bool waited, std::int64_t now) {
   fetch.began = fetch.has_come ? fetch.asked : now;
   fetch.glances = 0;
   puller_.fetch(fetch.pull, fetch.incoming->unplaced(), now);
+  takes_for_preload_ = fetch.is_preload;  // it gives others up for them
   // The first are read while the pool gives up others for the rest.
   for (std::size_t most = places_first; fetch.incoming->unplaced() > 0; most = pages) {
     puller_.place(fetch.pull, fetch.incoming->places(memory_, most), now);
     send_all();
   }
+  takes_for_preload_ = false;
 }
 
 /// Where that cannot be, what follows is of no use.
@@ -385,7 +379,10 @@ void KvPeers::publish_arrived(Fetch& fetch) {
   if (fetch.arrived.empty()) return;
   std::size_t put = 0, read = 0;
   for (; put < fetch.arrived.size(); ++put, ++fetch.next) {
-    if (!fetch.incoming->publish(fetch.keys[fetch.next])) break;
+    const PageKey& key = fetch.keys[fetch.next];
+    const bool is_new = !pool_.table().has(key);
+    if (!fetch.incoming->publish(key)) break;
+    if (fetch.is_preload) preloads_->came(key, is_new);
     read += fetch.arrived[put].is_read ? 1 : 0;
   }
   {
@@ -459,7 +456,9 @@ void KvPeers::end_fetches(std::int64_t now, std::vector<Ready>& ready) {
     fetches_.erase(fetches_.begin() + static_cast<std::ptrdiff_t>(at));
     for (Fetch& fetch : fetches_)
       if (over.pull != 0 && fetch.behind == over.pull) fetch.is_over = true;
-    if (over.behind != 0) {
+    if (over.is_preload) {
+      preloads_->ended();
+    } else if (over.behind != 0) {
       const std::size_t had = over.begin;
       if (start(over, now)) {
         fetches_.push_back(std::move(over));
@@ -493,6 +492,7 @@ void KvPeers::poll(std::int64_t now, std::vector<Ready>& ready, std::chrono::nan
   take_events(now, waits);  // what ended because of the first
   end_fetches(now, ready);
   send_all();
+  note_preloads();
 }
 
 std::size_t KvPeers::pages_awaited() const {
@@ -501,73 +501,13 @@ std::size_t KvPeers::pages_awaited() const {
   return pages;
 }
 
-std::uint64_t KvPeers::tell(PeerLife peer, pages::Bytes text) {
-  const std::uint64_t number = next_note_++;
-  {
-    const std::lock_guard lock(mutex_);
-    const bool is_over = std::ranges::any_of(there_, [&](PeerLife other) {
-      return other.machine == peer.machine && other.incarnation > peer.incarnation;
-    });
-    if (telling_.size() >= tells_most)  // of some nobody asks
-      std::erase_if(telling_, [](const auto& one) { return one.second.how != Told::waiting; });
-    std::size_t bytes = text.size();
-    for (const auto& [other, telling] : telling_)
-      bytes += telling.how == Told::waiting ? telling.bytes : 0;
-    if (!is_open_ || is_over || telling_.size() >= tells_most || bytes > tell_bytes_most)
-      return number;
-    Telling& telling = telling_[number];
-    telling.peer = peer;
-    telling.bytes = text.size();
-    telling.is_sent = there_.contains(peer);
-    if (!telling.is_sent) {
-      telling.text = std::move(text);
-      return number;
-    }
-  }
-  port_.send(channel_, peer, encode(pages::Note{number, text}));
-  return number;
-}
-
-KvPeers::Told KvPeers::told(std::uint64_t number) {
-  const std::lock_guard lock(mutex_);
-  const auto it = telling_.find(number);
-  if (it == telling_.end()) return Told::failed;
-  const Told how = it->second.how;
-  if (how != Told::waiting) telling_.erase(it);
-  return how;
-}
-
-KvPeers::Told KvPeers::give_up(std::uint64_t number) {
-  const std::lock_guard lock(mutex_);
-  const auto it = telling_.find(number);
-  if (it == telling_.end()) return Told::failed;
-  Telling& telling = it->second;
-  if (telling.how == Told::waiting && telling.is_sent) {
-    // Its receipt is still answered: else the other side would owe it for ever.
-    telling.is_given_up = true;
-    telling.how = Told::unsure;
-    return Told::unsure;
-  }
-  const Told how = telling.how == Told::waiting ? Told::failed : telling.how;
-  telling_.erase(it);
-  return how;
-}
-
-bool KvPeers::has_met(std::uint32_t machine) const {
-  const std::lock_guard lock(mutex_);
-  return met_machines_.contains(machine);
-}
-
-std::vector<KvPeers::Word> KvPeers::take_words() {
-  const std::lock_guard lock(mutex_);
-  return std::exchange(words_, {});
-}
-
 KvPeers::Counts KvPeers::counts() const {
   const auto index = index_ != nullptr ? std::optional(index_->counts()) : std::nullopt;
+  const std::uint64_t told = tells_.told();
   const std::lock_guard lock(mutex_);
   Counts counts = counts_;
   counts.index = index;
+  counts.told = told;
   return counts;
 }
 

@@ -11,8 +11,9 @@
 // comes in messages. Where pulling fails or costs more than computing the prompt is computed, and a
 // counter says why. Users of the pools may also tell each other something (`tell`). Where the port
 // has an index of pages it is asked first, and who it names is asked for the pages at once; the
-// others are asked where it names nobody, or who it named has given them up. Thread: the pool's
-// owner; counts from any.
+// others are asked where it names nobody, or who it named has given them up. Where the port says
+// so, what others publish is pulled before anybody asks for it (`preload`), one run at a time and
+// while no task waits for pages. Thread: the pool's owner; counts from any.
 // Source: omni-flow, section 4.2 (transfer).
 #pragma once
 
@@ -28,10 +29,11 @@
 #include <vector>
 
 #include "dataplane/page_handshake.h"
-#include "dataplane/page_puller.h"
+#include "dataplane/page_preloads.h"
 #include "dataplane/read_guard.h"
-#include "engine/storage/incoming_pages.h"
+#include "engine/storage/kv_fetch.h"
 #include "engine/storage/kv_index.h"
+#include "engine/storage/kv_news.h"
 #include "engine/storage/page_export.h"
 #include "engine/storage/page_source.h"
 
@@ -63,6 +65,8 @@ class KvPeers final : public PageSource,
     std::uint64_t stale = 0;                      // messages that nobody waited for
     PageServerCounts served;
     std::optional<KvIndexCounts> index = {};  // none: there is none
+    std::uint64_t told = 0;                   // pages of which others were told
+    std::optional<PagePreloads::Counts> preloads = {};  // none: nothing is preloaded
   };
   struct Word {
     PeerLife from;
@@ -84,10 +88,21 @@ class KvPeers final : public PageSource,
   void forget(std::uint64_t task) override;
   void poll(std::int64_t now, std::vector<Ready>& ready,
             std::chrono::nanoseconds most = {}) override;
-  bool is_waited_for() const override { return !fetches_.empty(); }
+  bool is_waited_for() const override;
   std::size_t pages_awaited() const override;
+  bool holds_pages() const override;
+
+  /// Moves on what is pulled before anybody asks, where no task waits for pages. `wanted`: pages
+  /// that tasks will take, which are left to them. True: there is more to do, soon.
+  bool preload(std::optional<double> per_token, std::size_t wanted, std::int64_t now);
+  /// What is under way of that is given up, for its pages.
+  void drop_preload();
+  /// Until `preload` has something to do, or `stop_waiting` was called: true. Thread: another.
+  bool wait_for_news(std::chrono::nanoseconds most);
+  void stop_waiting();
 
   bool is_open() const { return is_open_; }
+  bool preloads() const { return preloads_.has_value(); }
   PeerLife self() const { return port_.self(); }
   /// Whom tasks that begin from now on ask first: who has read their prompts. None: nobody.
   void ask_first(std::optional<PeerLife> peer) { first_ = peer; }
@@ -111,7 +126,7 @@ class KvPeers final : public PageSource,
 
  private:
   struct News {
-    enum class Kind : std::uint8_t { met, lost, message, region };
+    enum class Kind : std::uint8_t { met, lost, message, region, published };
     Kind kind = Kind::message;
     PeerLife peer;
     pages::Bytes message = {};
@@ -131,26 +146,7 @@ class KvPeers final : public PageSource,
     std::size_t bytes = 0;
     pages::Bytes text = {};  // until then
   };
-  struct Fetch {
-    std::uint64_t task = 0;
-    std::vector<PageKey> keys = {};
-    std::size_t begin = 0, next = 0, end = 0;  // pages; end: as far as a peer has them
-    std::optional<double> per_token = {};
-    std::uint64_t pull = 0;    // 0: it waits for that of another
-    std::uint64_t behind = 0;  // that one
-    std::int64_t asked = 0, began = 0;
-    std::size_t glances = 0;             // polls that did not wait since it began
-    std::optional<PeerLife> first = {};  // whom it asks first
-    PeerLife peer = {};
-    bool is_over = false;
-    bool asks_index = false;              // and waits for its answer
-    bool is_indexed = false;              // the index was asked
-    bool is_named = false;                // and has named whom is asked for the pages
-    bool wants_room = false;              // for what was found, and has waited once
-    bool has_come = false;                // what was found
-    std::vector<PullEvent> arrived = {};  // in order, from `next` on
-    std::unique_ptr<IncomingPages> incoming = {};  // where they come
-  };
+  using Fetch = KvFetch;
 
   void joined(PeerLife peer) override;
   void lost(PeerLife peer) override;
@@ -183,6 +179,7 @@ class KvPeers final : public PageSource,
   void take_news(std::int64_t now);
   void take_read_ends(std::int64_t now);
   void take(News& one, std::int64_t now);
+  void take_told(const News& one);
   void take_read(const ReadEnd& one, std::int64_t now);
   /// The peer's pages can be read from now on, if what it says of them can be.
   void reach(PeerLife peer, const pages::Bytes& message);
@@ -194,6 +191,9 @@ class KvPeers final : public PageSource,
   /// Its pages are the pool's again when nobody writes them any more.
   void leave(Fetch& fetch);
   void learn(const Fetch& fetch, std::int64_t now, bool waits);
+  void begin_preload(std::optional<double> per_token, std::size_t room, std::int64_t now);
+  void page_dropped(const PageKey& key);
+  void note_preloads();
   void end_fetches(std::int64_t now, std::vector<Ready>& ready);
   void send_all();
 
@@ -204,10 +204,12 @@ class KvPeers final : public PageSource,
   const Ref<Buffer> memory_;
   const PageRegion region_;
   PageExport export_;
+  KvNews tells_;
   bool is_open_ = false;
-
   // The owner's.
   PagePuller puller_;
+  std::optional<PagePreloads> preloads_;       // none: nothing is preloaded
+  bool takes_for_preload_ = false;             // pages, now
   std::map<std::uint32_t, ReadGuard> guards_;  // by machine
   ReadGuard find_guard_, index_guard_;         // of questions, each a "byte"
   std::vector<Fetch> fetches_;
@@ -240,8 +242,7 @@ class KvPeers final : public PageSource,
   std::set<PeerLife> there_;  // as the port's thread knows it
   std::set<std::uint32_t> met_machines_;
   Counts counts_;
-  bool index_answered_ = false;
-
+  bool index_answered_ = false, was_told_ = false, stops_waiting_ = false;
   std::unique_ptr<KvIndex> index_;  // the first to go: it tells the others
 };
 

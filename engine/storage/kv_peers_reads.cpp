@@ -19,6 +19,9 @@ void KvPeers::reach(PeerLife peer, const pages::Bytes& message) {
 }
 
 void KvPeers::send_all() {
+  if (preloads_)
+    for (PeerMessage& one : preloads_->take_out())
+      port_.send(channel_, one.peer, std::move(one.bytes));
   for (PeerMessage& one : puller_.take_out()) port_.send(channel_, one.peer, std::move(one.bytes));
   std::map<PeerLife, std::vector<RemoteRegion::Read>> reads;
   {

@@ -36,6 +36,8 @@ class PageSource {
   virtual bool is_waited_for() const = 0;
   /// Pages that are still to be put into the pool for them.
   virtual std::size_t pages_awaited() const = 0;
+  /// It has pages of the pool that come back by themselves, soon.
+  virtual bool holds_pages() const { return false; }
 };
 
 }  // namespace sluice

@@ -16,13 +16,6 @@ Nanoseconds engine_clock() { return storage_clock(); }
 
 namespace {
 
-/// None: too few forwards have run.
-std::optional<double> cost_of_token(const Planner& planner) {
-  if (!planner.costs().known()) return std::nullopt;
-  const std::uint32_t rows = planner.options().budget;
-  return static_cast<double>(planner.costs().of(rows)) / rows;
-}
-
 /// How long a step waits for pages in which nobody can run; others may come in behind it.
 constexpr std::chrono::milliseconds moment{5};
 
@@ -30,6 +23,12 @@ constexpr std::chrono::milliseconds moment{5};
 constexpr Nanoseconds others_patience = 5'000'000'000;
 
 }  // namespace
+
+std::optional<double> cost_of_token(const Planner& planner) {
+  if (!planner.costs().known()) return std::nullopt;
+  const std::uint32_t rows = planner.options().budget;
+  return static_cast<double>(planner.costs().of(rows)) / rows;
+}
 
 void ModelEngine::add(TaskId id, Task& task) {
   SLUICE_CHECK(!task.done() && tasks_.emplace(id, &task).second,
@@ -94,8 +93,10 @@ bool ModelEngine::plan(Nanoseconds now, std::vector<TaskId>& ended) {
   batch_.clear();
   const std::size_t free = pages.claim(planner_.wanted());
   wait_for_others(free, now);
+  const bool some_come_back = source_ != nullptr && source_->holds_pages();
   planner_.admit(static_cast<std::uint32_t>(free), static_cast<std::uint32_t>(pages.pages()),
                  batch_, [&](TaskId id, bool may_begin) {
+                   if (some_come_back) return true;
                    const auto since = short_since_.find(id);
                    return since != short_since_.end() && now - since->second < others_patience &&
                           (others_run || !may_begin);
@@ -348,7 +349,8 @@ bool ModelEngine::step(std::vector<TaskId>& advanced) {
     // which the source judges how long pages take.
     if (source_ != nullptr && !std::exchange(only_waits_, false)) read_back({});
     if (!plan(engine_clock(), advanced)) {
-      if (advanced.size() != before || source_ == nullptr || !source_->is_waited_for())
+      if (advanced.size() != before || source_ == nullptr ||
+          !(source_->is_waited_for() || (source_->holds_pages() && planner_.waiting() > 0)))
         return false;
       // Nobody can run, and somebody waits for pages only. Whoever steps holds up others who want
       // the engine, so it waits no longer than a moment.

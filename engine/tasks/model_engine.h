@@ -13,6 +13,7 @@
 #include <chrono>
 #include <functional>
 #include <map>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -121,5 +122,7 @@ class ModelEngine {
 
 /// Of a clock that only rises.
 Nanoseconds engine_clock();
+/// Of a prompt, as forwards took lately. None: too few have run.
+std::optional<double> cost_of_token(const Planner& planner);
 
 }  // namespace sluice

@@ -178,3 +178,55 @@ TEST_CASE("a step in which nobody runs waits for pages once, a moment, and lets 
   engine.remove(1);
   engine.remove(2);
 }
+
+namespace {
+
+/// Has pages that nobody asked for, and gives them back at the third poll that waits.
+struct HeldPages final : PageSource {
+  explicit HeldPages(KvPool& from) : pool(from) {
+    SLUICE_CHECK(pool.reserve(held, 3 * pool.shape().page_tokens).ok());
+  }
+  bool begin(std::uint64_t, const RowsOrigin&, std::span<const std::int32_t>, std::optional<double>,
+             std::int64_t) override {
+    return false;
+  }
+  void forget(std::uint64_t) override {}
+  void poll(std::int64_t, std::vector<Ready>&, std::chrono::nanoseconds most) override {
+    polls += most.count() > 0 ? 1 : 0;
+    if (polls == 3) pool.release(held);
+  }
+  bool is_waited_for() const override { return false; }
+  std::size_t pages_awaited() const override { return 0; }
+  bool holds_pages() const override { return polls < 3; }
+  KvPool& pool;
+  KvSequence held;
+  int polls = 0;
+};
+
+}  // namespace
+
+TEST_CASE("a task waits for pages that come back by themselves, and is not cut off for them") {
+  const Model model = Model::open(std::string(SLUICE_SOURCE_DIR) + "/models/scenes").value();
+  KvPool pool(model.text().kv_shape(4), 4);
+  CpuText text(model.text(), pool);
+  HeldPages source(pool);
+  CHECK(pool.pages_free() == 1);
+  Generation made;
+  made.history = {1, 3, 20};
+  made.origin.model = "scenes";
+  made.options.tokens_max = 12;
+  made.options.end_tokens.clear();
+  model.text().embed(made.history, made.rows);
+  GenerationTask task(std::move(made), nullptr);
+  ModelEngine engine(text, {});
+  engine.use(&source);
+  engine.add(1, task);
+  std::vector<TaskId> advanced;
+  int steps = 0;
+  for (; !task.done() && steps < 100; ++steps) (void)engine.step(advanced);
+  CHECK(task.done());
+  CHECK_FALSE(task.generation().error.has_value());
+  CHECK(task.generation().tokens.size() == 12);
+  CHECK(source.polls == 3);
+  engine.remove(1);
+}

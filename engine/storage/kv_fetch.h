@@ -1,0 +1,37 @@
+// One pull of pages from another machine, as the pool that they are for knows it: for a task, or
+// before anybody asks for them.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "dataplane/page_puller.h"
+#include "engine/storage/incoming_pages.h"
+
+namespace sluice {
+
+struct KvFetch {
+  std::uint64_t task = 0;
+  bool is_preload = false;  // of no task
+  std::vector<PageKey> keys = {};
+  std::size_t begin = 0, next = 0, end = 0;  // pages; end: as far as a peer has them
+  std::optional<double> per_token = {};
+  std::uint64_t pull = 0;    // 0: it waits for that of another
+  std::uint64_t behind = 0;  // that one
+  std::int64_t asked = 0, began = 0;
+  std::size_t glances = 0;             // polls that did not wait since it began
+  std::optional<PeerLife> first = {};  // whom it asks first
+  PeerLife peer = {};
+  bool is_over = false;
+  bool asks_index = false;                       // and waits for its answer
+  bool is_indexed = false;                       // the index was asked
+  bool is_named = false;                         // and has named whom is asked for the pages
+  bool wants_room = false;                       // for what was found, and has waited once
+  bool has_come = false;                         // what was found
+  std::vector<PullEvent> arrived = {};           // in order, from `next` on
+  std::unique_ptr<IncomingPages> incoming = {};  // where they come
+};
+
+}  // namespace sluice

@@ -1,0 +1,39 @@
+#include "engine/tasks/preloader.h"
+
+#include <chrono>
+
+namespace sluice {
+
+namespace {
+
+/// While something is under way, which may take too long, or waits for room.
+constexpr std::chrono::milliseconds soon{100};
+constexpr std::chrono::hours rest{1};
+/// For the end of a turn: then the thread looks whether it is to end.
+constexpr std::chrono::milliseconds turn_patience{500};
+
+}  // namespace
+
+Preloader::~Preloader() {
+  stops_ = true;
+  peers_.stop_waiting();
+  thread_.join();
+}
+
+void Preloader::run() {
+  bool has_more = true;
+  while (!stops_) {
+    const std::function<void()> look_once = [&] { has_more = look(); };
+    if (!shared_.between_turns(look_once, turn_patience)) continue;
+    const std::chrono::nanoseconds most = has_more ? std::chrono::nanoseconds(soon) : rest;
+    (void)peers_.wait_for_news(most);
+  }
+}
+
+/// Pages that tasks want are left to them, also those that they have been promised.
+bool Preloader::look() {
+  const Planner& planner = engine_.planner();
+  return peers_.preload(cost_of_token(planner), planner.wanted(), engine_clock());
+}
+
+}  // namespace sluice

@@ -1,0 +1,36 @@
+// Pulls what other machines tell of their pages into a pool, while an engine over it runs or rests.
+//
+// Looks between two turns of the engine, when there is news: a turn waits for one look at most,
+// which begins one question, and takes what has come. Thread: made and ended by any, without a
+// turn at the end. Owns: a thread, which sleeps while there is no news.
+#pragma once
+
+#include <atomic>
+#include <thread>
+
+#include "engine/storage/kv_peers.h"
+#include "engine/tasks/shared_engine.h"
+
+namespace sluice {
+
+class Preloader {
+ public:
+  /// Borrows all; `engine` is the shared one, whose pages those of `peers` are.
+  Preloader(SharedEngine& shared, ModelEngine& engine, KvPeers& peers)
+      : shared_(shared), engine_(engine), peers_(peers), thread_([this] { run(); }) {}
+  ~Preloader();
+  Preloader(const Preloader&) = delete;
+  Preloader& operator=(const Preloader&) = delete;
+
+ private:
+  void run();
+  bool look();
+
+  SharedEngine& shared_;
+  ModelEngine& engine_;
+  KvPeers& peers_;
+  std::atomic<bool> stops_{false};
+  std::thread thread_;
+};
+
+}  // namespace sluice

@@ -60,6 +60,15 @@ struct PoolReport {
   };
   std::optional<Index> index;
 
+  /// Pages that other machines have told of, where these are pulled before anybody asks for them.
+  struct Preloads {
+    std::uint64_t told = 0, had = 0;      // of those, here already
+    std::uint64_t taken = 0, missed = 0;  // that came; that did not
+    std::uint64_t useful = 0;             // that came, and a prompt found them
+    std::uint64_t wasted = 0;             // that came, and were given up before
+  };
+  std::optional<Preloads> preloads;
+
   std::uint64_t sessions = 0;
   std::vector<PoolSession> session_list;  // the first `sessions_most`, by name
 

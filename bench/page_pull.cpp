@@ -1,5 +1,6 @@
 // Pages pulled from another process, beside the same bytes through a socket and through memcpy; and
-// the time to the first token by pulling a prompt's pages beside computing them.
+// the time to the first token by pulling a prompt's pages, by having preloaded them, and by
+// computing them.
 //
 // Usage: bench_page_pull [MODEL [TOKENS]] | bench_page_pull --ucx [DEVICES]
 //        bench_page_pull --tcp | bench_page_pull --ipc
@@ -16,10 +17,11 @@
 // turns with it: ucx_perftest's gets of 64 KiB (always the same, so from the cache) and of 64 MiB,
 // over the same transports; and what is done with each page, a copy with its checksum, by one
 // thread without anything else. With MODEL (a checkpoint's directory or a GGUF file), a prompt of
-// TOKENS (512), medians of five. With --turns it does what standard input says, line by line, and
-// answers each with a line of seconds, one number a repetition (pool_peers.py asks so, with others'
-// programs in between). `messages`: over ipc. Over tcp they are read where they stand, or come in
-// messages. A `get` that came by another way ends it:
+// TOKENS (512), out of memory that both map, medians of five, by turns. With --turns it does what
+// standard input says, line by line, and answers each with a line of seconds, one number a
+// repetition (pool_peers.py asks so, with others' programs in between). `messages`: over ipc. Over
+// tcp they are read where they stand, or come in messages. A `get` that came by another way ends
+// it:
 //   get SIZE COUNT REPEATS   COUNT pages of SIZE bytes (65536, 1048576, 16777216; 64 MiB together,
 //                            or one) from the other process into a pool that has none of them
 //   put SIZE COUNT REPEATS   from memory into this process's pool, where others find them
@@ -76,6 +78,7 @@ struct Way {
   std::optional<UcxOptions> ucx = {};        // pages are read by it
   std::optional<TcpMemoryOptions> tcp = {};  // or by this
   bool is_mapped = false;                    // or out of memory that both map
+  bool preloads = false;                     // the client
 };
 
 template <typename T>
@@ -106,6 +109,7 @@ std::unique_ptr<PeerPort> port_of(const Way& way, std::uint32_t machine,
         (machine == 0 ? way.server : way.client).substr(std::strlen("ipc://")) + ".region";
     port.memory = or_exit(make_mapped_memory(options));
   }
+  port.preloads = way.preloads && machine == 1;
   return or_exit(make_peer_port(std::move(port)));
 }
 
@@ -485,8 +489,18 @@ double first_token(const Model& model, KeptPool& kept, std::size_t tokens, std::
   return seconds_since(start);
 }
 
+/// All that the other process has published, before anybody asks for it. Returns how long that
+/// took.
+double preload_all(KeptPool& kept, std::size_t all) {
+  const auto start = Clock::now();
+  while (kept.peers->counts().preloads->taken < all && seconds_since(start) < 5)
+    (void)kept.peers->preload({}, 0, engine_clock());
+  return seconds_since(start);
+}
+
 void bench_first_token(const std::string& path, std::size_t tokens, const std::string& folder) {
-  const Way way{"ipc://" + folder + "/2", "ipc://" + folder + "/3", std::size_t{128} << 20U};
+  Way way{"ipc://" + folder + "/2", "ipc://" + folder + "/3"};
+  way.is_mapped = way.preloads = true;
   const std::size_t room = tokens / 16 + 8;
   beside(
       [&](int ready, int end) {
@@ -501,7 +515,7 @@ void bench_first_token(const std::string& path, std::size_t tokens, const std::s
       [&](pid_t) {
         const Model model = Model::open(path).value();
         const std::unique_ptr<PeerPort> port = port_of(way, 1);
-        std::vector<double> pulled, alone;
+        std::vector<double> pulled, alone, ahead, preload;
         std::size_t rows = 0, computed = 0;
         for (int i = 0; i < 6; ++i) {
           KeptPool none = std::move(KeptPool::make(model.text().kv_shape(16), room, "", 0)).value();
@@ -516,14 +530,23 @@ void bench_first_token(const std::string& path, std::size_t tokens, const std::s
             continue;
           while (kept.peers->is_waited_for()) kept.peers->poll(engine_clock(), ready, {});
           const double by_pulling = first_token(model, kept, tokens, rows);
+          const std::size_t all = kept.peers->counts().pulled;
+          kept = {};  // its name is free before the next has it
+          kept = among(model.text().kv_shape(16), room, *port);
+          const double preloading = preload_all(kept, all);
+          const double by_preload = first_token(model, kept, tokens, rows);
+          if (kept.peers->counts().pulled != all) std::fprintf(stderr, "more was pulled\n");
           if (i == 0) continue;
+          ahead.push_back(by_preload);
+          preload.push_back(preloading);
           alone.push_back(by_computing);
           pulled.push_back(by_pulling);
         }
         std::printf(
-            "first token of %zu: %.1f ms by pulling (%zu tokens computed), %.1f ms by computing "
-            "(%zu): %.1f x\n",
-            tokens, median(pulled) * 1e3, rows, median(alone) * 1e3, computed,
+            "first token of %zu: %.1f ms preloaded (that took %.1f ms before), %.1f ms by pulling "
+            "(%zu tokens computed), %.1f ms by computing (%zu): %.1f and %.1f x\n",
+            tokens, median(ahead) * 1e3, median(preload) * 1e3, median(pulled) * 1e3, rows,
+            median(alone) * 1e3, computed, median(alone) / median(ahead),
             median(alone) / median(pulled));
       });
 }

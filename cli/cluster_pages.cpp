@@ -218,6 +218,7 @@ Result<std::shared_ptr<PeerPort>> connect_pages(
   port.secret = *secret;
   port.notice = notice;
   port.index = std::move(index);
+  port.preloads = cluster.spec().machines[self.machine].preload.has_value();
   for (const ClusterMachine& one : cluster.spec().machines) port.names.push_back(one.name.text);
   Result<std::unique_ptr<RemoteMemory>> memory = memory_of(cluster, self.machine, notice);
   if (!memory.ok()) return memory.error();

@@ -33,6 +33,10 @@ void add_source(const PoolReport& pool, Json& json) {
                      {"told", pool.index->told},
                      {"anew", pool.index->anew},
                      {"down", pool.index->down}};
+  if (pool.preloads.has_value())
+    json["preloads"] = {{"told", pool.preloads->told},     {"had", pool.preloads->had},
+                        {"taken", pool.preloads->taken},   {"missed", pool.preloads->missed},
+                        {"useful", pool.preloads->useful}, {"wasted", pool.preloads->wasted}};
   if (pool.source != PoolReport::Source::disk) return;
   json["disk_pages"] = pool.source_pages;
   json["disk_bytes"] = pool.source_bytes;

@@ -7,7 +7,8 @@
 //       "computed" (tokens), "source": "none|disk|machines", "brought_pages", "brought_bytes",
 //       "given_pages", "given_bytes", of a disk "disk_pages", "disk_bytes", "disk_bytes_most",
 //       "disk_off" (why), of machines with an index of pages "index": { "asked", "found",
-//       "unanswered", "stale", "told", "anew", "down" (why) }, "sessions", "session_list":
+//       "unanswered", "stale", "told", "anew", "down" (why) }, of one that preloads "preloads":
+//       { "told", "had", "taken", "missed", "useful", "wasted" }, "sessions", "session_list":
 //       [ { "name", "role", "tokens", "kept", "answering", "idle_ms" } ] }, as base/pool_report.h
 //       says.
 #pragma once

@@ -109,13 +109,22 @@ std::string kept_line(const Json& pool) {
          part(count(*lately, "best"), asked) + "\n";
 }
 
+std::string preloads_line(const Json& pool) {
+  if (!pool.contains("preloads")) return "";
+  const Json& ahead = pool["preloads"];
+  return "  preloads " + count_text(count(ahead, "told"), "page") + " told, " +
+         number(ahead, "had") + " were here, " + number(ahead, "taken") + " taken, " +
+         number(ahead, "missed") + " missed; " + number(ahead, "useful") + " used since, " +
+         number(ahead, "wasted") + " given up unused\n";
+}
+
 std::string source_lines(const Json& pool) {
   const auto bytes = [&](const char* key) { return bytes_words(number_of<double>(pool, key)); };
   const std::string source = text_of(pool, "source");
   if (source == "machines")
     return "  machines " + count_text(count(pool, "brought_pages"), "page") + " pulled, " +
            bytes("brought_bytes") + "; " + number(pool, "given_pages") + " served, " +
-           bytes("given_bytes") + "\n";
+           bytes("given_bytes") + "\n" + preloads_line(pool);
   if (source != "disk") return "";
   const std::string off = words(pool, "disk_off");
   return "  disk     " + count_text(count(pool, "disk_pages"), "page") + ", " +

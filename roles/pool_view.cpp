@@ -64,6 +64,11 @@ void add_source(const KeptPool& kept, PoolReport& report) {
     // In messages, and of which the place was told, where the other reads them.
     report.given_pages = counts.served.pages + counts.served.placed;
     report.given_bytes = counts.served.bytes + counts.served.placed * report.page_bytes;
+    if (counts.preloads.has_value()) {
+      const PagePreloads::Counts& ahead = *counts.preloads;
+      report.preloads = PoolReport::Preloads{ahead.told,   ahead.had,    ahead.taken,
+                                             ahead.missed, ahead.useful, ahead.wasted};
+    }
     if (counts.index.has_value()) {
       const PageIndex::Counts& index = counts.index->index;
       report.index =

@@ -238,6 +238,7 @@ class Placer {
                   std::to_string(choices_max) + " ways over their machines",
               "put fewer roles on several machines, or each on fewer");
     }
+    require_to_preload();
     return placement;
   }
 
@@ -456,9 +457,23 @@ class Placer {
               (why_not.empty() ? "" : ": " + why_not));
   }
 
+  /// Where nothing else is wrong: who says so has others to preload from.
+  void require_to_preload() {
+    const auto is_error = [](const Diagnostic& d) { return d.severity == Severity::error; };
+    if (workflows_.size() != cluster_.spec.workflows.size() || !cluster_.all_machines ||
+        std::ranges::any_of(cluster_.diagnostics, is_error))
+      return;
+    for (std::uint32_t i = 0; i < cluster_.spec.machines.size(); ++i)
+      if (const auto& preload = cluster_.spec.machines[i].preload; preload && !sharing_.contains(i))
+        error(*preload, "nothing-to-preload",
+              "machine '" + machine(i) + "' preloads pages, and shares none with another machine",
+              "leave `preload` out, or put a role over the same `paged_kv` on another machine too");
+  }
+
   /// Each machine pulls pages from the others.
   void require_pages(const PlacedOn& placed, const std::string& param) {
     for (const Placed& one : placed) {
+      sharing_.insert(one.machine);
       const ClusterMachine& here = cluster_.spec.machines[one.machine];
       if (const ClusterHost* host = host_of(one); host && in_host_.insert(one.at).second)
         error(host->name.mark, "must-be-in-no-host",
@@ -502,6 +517,7 @@ class Placer {
   const WhyNotRun& why_not_run_;
   const WhyInOneProcess& why_in_one_;
   std::set<std::uint32_t> without_pages_;  // of which this was said
+  std::set<std::uint32_t> sharing_;        // that have pages which others pull
   std::set<const Name*> in_host_;          // likewise
   std::vector<std::pair<std::string, PlacedOn>> placed_;
   bool unknown_ = false;         // a name that is like no role's

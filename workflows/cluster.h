@@ -47,6 +47,7 @@ struct ClusterMachine {
   std::optional<Name> pages;      // and its pages, where roles on several machines share some
   std::optional<PagesByUcx> ucx;  // by which these come; nothing: over `pages`, or shared memory
   bool pages_in_messages = false;  // over a tcp address too, where others could read them
+  std::optional<Mark> preload;     // what others publish is pulled before anybody asks for it
   bool home = false;              // calls begin here
   bool keeper = false;            // the file says that it keeps the list of who is there
   std::vector<Name> roles;

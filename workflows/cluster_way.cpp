@@ -11,7 +11,8 @@ namespace {
 
 using Kind = YamlNode::Kind;
 
-constexpr std::array<std::string_view, 4> pages_part{"address", "by", "devices", "fabric"};
+constexpr std::array<std::string_view, 5> pages_part{"address", "by", "devices", "fabric",
+                                                     "preload"};
 constexpr std::size_t devices_bytes_max = 256;
 
 class WayLoader : public ClusterReader {
@@ -24,7 +25,11 @@ class WayLoader : public ClusterReader {
     if (node.kind != Kind::map) return load_address(node);
     check_keys(node, pages_part, "the pages of machine '" + machine_.name.text + "'");
     if (const YamlNode* address = find(node, "address")) load_address(*address);
-    bool by_ucx = false, is_trusted = false;
+    bool by_ucx = false, is_trusted = false, preloads = false;
+    if (const YamlNode* preload = find(node, "preload")) {
+      if (!choice<bool>(*preload, "preload", {{"true", true}, {"false", false}}, preloads)) return;
+      if (preloads) machine_.preload = preload->mark;
+    }
     if (const YamlNode* by = find(node, "by")) {
       if (!choice<bool>(*by, "by", {{"message", false}, {"ucx", true}}, by_ucx)) return;
       machine_.pages_in_messages = !by_ucx;

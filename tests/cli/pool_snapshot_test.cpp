@@ -110,6 +110,19 @@ TEST_CASE("a pool that a forward hides says so, and an old report its age") {
              Contains("as it was 2.1 s ago: a forward runs\n  pages    64"));
 }
 
+TEST_CASE("what was preloaded is shown where it is, and what became of it") {
+  PoolReport pool = pulling(1);
+  pool.source = PoolReport::Source::machines;
+  CHECK_THAT(pool_status_text(snapshot(1, pool), nullptr), !Contains("preloads"));
+  pool.preloads = PoolReport::Preloads{9, 1, 6, 2, 4, 1};
+  CHECK_THAT(
+      pool_status_text(snapshot(1, pool), nullptr),
+      Contains("\n  preloads 9 pages told, 1 were here, 6 taken, 2 missed; 4 used since, 1 given "
+               "up unused\n"));
+  CHECK(json_of(pool)["preloads"].dump() ==
+        R"({"told":9,"had":1,"taken":6,"missed":2,"useful":4,"wasted":1})");
+}
+
 TEST_CASE("a disk shows what it holds, what went to and fro, and why it is off") {
   PoolReport pool = pulling(1);
   pool.source = PoolReport::Source::disk;

@@ -517,6 +517,20 @@ TEST_CASE("pages may be shared over machines that have a way to them") {
         std::string::npos);
   CHECK(over_tcp(", pages: tcp://127.0.0.1:2", "").find("same-address") != std::string::npos);
   CHECK(over_tcp(", pages: tcp://10.0.0.1:4", "").find("missing-keys") != std::string::npos);
+  // What others publish may come before it is asked for, where there are others.
+  const auto preloads = [&](const std::string& roles) {
+    return with_machines(front + "  gpu: { roles: [ mind" + roles +
+                         " }\n  cpu: { roles: [ hand ], pages: { preload: true } }\n");
+  };
+  CHECK(mistake(preloads(" ]"), can).empty());
+  CHECK(mistake(preloads(" ], pages: { preload: false }"), can).empty());
+  CHECK(mistake(preloads(" ]"), cannot).find("must-be-together") != std::string::npos);
+  CHECK(mistake(with_machines("  front: { home: true, roles: [ ear, eye ], pages: { preload: true "
+                              "} }\n  gpu: { roles: [ mind, hand ] }\n"),
+                can) ==
+        "4:63 nothing-to-preload machine 'front' preloads pages, and shares none with another "
+        "machine | leave `preload` out, or put a role over the same `paged_kv` on another machine "
+        "too");
   CHECK(mistake(with_machines("  front: { home: true, pages: tcp://127.0.0.1:4 }\n"))
             .find("bad-address 'front' has an address for its pages") != std::string::npos);
 }

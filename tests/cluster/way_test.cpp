@@ -60,6 +60,19 @@ TEST_CASE("pages come over their address unless the file says ucx") {
   CHECK_FALSE(plain.spec.machines[0].pages.has_value());
 }
 
+TEST_CASE("a machine preloads where its pages say so") {
+  CHECK_FALSE(loaded("{ address: tcp://127.0.0.1:2 }").spec.machines[0].preload.has_value());
+  CHECK_FALSE(loaded("{ preload: false }").spec.machines[0].preload.has_value());
+  for (const char* more : {"", ", by: message", ", by: ucx", ", address: tcp://127.0.0.1:2"}) {
+    const LoadedCluster cluster = loaded("{ preload: true" + std::string(more) + " }");
+    CHECK(cluster.diagnostics.empty());
+    CHECK(cluster.spec.machines[0].preload.has_value());
+  }
+  CHECK(mistake("{ preload: maybe }") ==
+        "8:23 bad-choice preload cannot be 'maybe' (true, false) | ");
+  CHECK(mistake("{ preloads: true }").find("unknown-key") != std::string::npos);
+}
+
 TEST_CASE("ucx over a network is refused unless somebody says that it is trusted") {
   const std::string refused =
       "untrusted-fabric the pages of 'front' come by ucx, which proves nobody and encrypts "

@@ -1,10 +1,11 @@
 // Learned: the leaf of the prefix tree that promises the fewest uses for a page and second goes
 // first.
 //
-// A block's class is how often it was used (in eight steps) and whether it ended its path when it
-// was used last; a bounded table remembers blocks that went, so that returns after eviction teach
-// too. Leaves stand in one list for each class and idle time; the lists are ranked anew now and
-// then. Source: ours; the rank is `reuse_times.h`.
+// A block's class is how often it was used (in eight steps), whether it ended its path when it was
+// used last, and a detail: how much was new in that path, or its own pace. A bounded table
+// remembers blocks that went, so that returns after eviction teach too. Leaves stand in one list
+// for each class and idle time; the lists are ranked anew now and then. Source: ours; the rank is
+// `reuse_times.h`.
 #include <algorithm>
 #include <array>
 #include <bit>

@@ -1,5 +1,7 @@
 // Pages that are read straight into the pool: whatever becomes of a pull while they are on their
 // way, nobody else gets them before nothing can be written there any more.
+#include "engine/storage/incoming_pages.h"
+
 #include <thread>
 
 #include "two_pools.h"
@@ -121,4 +123,25 @@ TEST_CASE("a pull waits once for room, and takes what there is then") {
     CHECK(there(pool, 1, asked) == left);
     CHECK(pools.reader.peers->pages_awaited() == 0);
   }
+}
+
+TEST_CASE("the pool gives pages up as places are asked for, and not before") {
+  TwoPools pools(Way::one_memory);
+  KvPool& pool = *pools.reader.pool;
+  REQUIRE(put(pool, 1, all) == all);
+  const std::unique_ptr<IncomingPages> incoming = IncomingPages::take(pool, {}, 1, asked);
+  REQUIRE(incoming != nullptr);
+  CHECK(incoming->unplaced() == asked);
+  CHECK(there(pool, 1, all) == all);
+  std::vector<Ref<Buffer>> first = incoming->places({}, 5);
+  CHECK(first.size() == 5);
+  CHECK(incoming->unplaced() == asked - 5);
+  CHECK(there(pool, 1, all) == all - 5);
+  std::vector<Ref<Buffer>> rest = incoming->places({}, all);
+  CHECK(rest.size() == asked - 5);
+  CHECK(there(pool, 1, all) == all - asked);
+  rest.clear();
+  CHECK(incoming->is_written());
+  first.clear();
+  CHECK_FALSE(incoming->is_written());
 }

@@ -23,6 +23,7 @@
 #include "region_reads.h"
 #include "runtime/shm/mapped_key.h"
 #include "runtime/shm/mapped_owner.h"
+#include "runtime/shm/mapped_reader.h"
 #include "runtime/shm/packets.h"
 
 using namespace sluice;
@@ -204,6 +205,30 @@ TEST_CASE("an owner that says nothing ends its readers' reads in time, and holds
   CHECK(is_right(other.wait_for(1), {0, 64}, {64, 64}));
   CHECK(silent.has_each_ended_once(1, 10));
   CHECK_FALSE(silent.wait_for(9));
+}
+
+TEST_CASE("few bytes are read by whoever asks for them, many by other threads, each once") {
+  const auto memory = made(), other = made();
+  const Ref<Buffer> region = filled(*memory);
+  Ended ended;
+  auto reached = other->reach(memory->key(region).value(), ended);
+  REQUIRE(reached.ok());
+  CHECK((*reached)->is_near());
+  (*reached)->read(1, {0, 64}, {64, 64});
+  REQUIRE(ended.wait_for(1));  // it is mapped now
+  (*reached)->read_all({{2, {0, 100}, {200, 8}, {}}, {3, {region_bytes, 1}, {0, 64}, {}}});
+  REQUIRE(ended.ended() == 3);  // in the call
+  CHECK(is_right(ended.wait_for(2), {0, 100}, {200, 8}));
+  CHECK_FALSE(ended.wait_for(3));
+  std::vector<RemoteRegion::Read> many;
+  constexpr std::size_t page = 65'536;
+  for (std::uint64_t number = 4; number < 20; ++number)
+    many.push_back({number, {number * page, page}, {number, 64}, {}});
+  REQUIRE(many.size() * page > shm::MappedReader::here_most);
+  (*reached)->read_all(std::move(many));
+  for (std::uint64_t number = 4; number < 20; ++number)
+    CHECK(is_right(ended.wait_for(number), {number * page, page}, {number, 64}));
+  CHECK(ended.has_each_ended_once(1, 20));
 }
 
 TEST_CASE("a region that its owner has let go of is read no more, and its memory goes") {

@@ -14,14 +14,15 @@
 // where it is installed (bench/iperf3.h says what it does differently). With --ucx such pages read
 // over UCX, on this computer or over RDMA DEVICES ("mlx5_0:1"): two prompts by turns into a pool
 // that has room for one, so that all memory was used before (the first time of each beside it). By
-// turns with it: ucx_perftest's gets of 64 KiB (always the same, so from the cache) and of 64 MiB,
-// over the same transports; and what is done with each page, a copy with its checksum, by one
-// thread without anything else. With MODEL (a checkpoint's directory or a GGUF file), a prompt of
-// TOKENS (512), out of memory that both map, medians of five, by turns. With --turns it does what
-// standard input says, line by line, and answers each with a line of seconds, one number a
-// repetition (pool_peers.py asks so, with others' programs in between). `messages`: over ipc. Over
-// tcp they are read where they stand, or come in messages. A `get` that came by another way ends
-// it:
+// turns with it: ucx_perftest's gets of 64 KiB (always the same, so from the cache), of 64 MiB, and
+// of 64 MiB by two threads at once, over the same transports. It warms up before it measures, and
+// so do pulls (beside them those that come first, right behind other programs). And what is done
+// with each page, a copy with its checksum, by one thread without anything else. With MODEL (a
+// checkpoint's directory or a GGUF file), a prompt of TOKENS (512), out of memory that both map,
+// medians of five, by turns. With --turns it does what standard input says, line by line, and
+// answers each with a line of seconds, one number a repetition (pool_peers.py asks so, with others'
+// programs in between). `messages`: over ipc. Over tcp they are read where they stand, or come in
+// messages. A `get` that came by another way ends it:
 //   get SIZE COUNT REPEATS   COUNT pages of SIZE bytes (65536, 1048576, 16777216; 64 MiB together,
 //                            or one) from the other process into a pool that has none of them
 //   put SIZE COUNT REPEATS   from memory into this process's pool, where others find them
@@ -352,29 +353,35 @@ void bench_ucx(const std::string& devices, const std::string& folder) {
         KeptPool kept = among(small_pages, pages, *port);
         const std::vector<std::byte> from(all_bytes, std::byte{1});
         std::vector<std::byte> to(all_bytes);
-        std::vector<double> first, pulled, worked, same, large;
-        for (std::size_t i = 0; i < 12; ++i) {
-          const double ours = all_bytes / pull_pages(kept, prompts[i % 2]) / 1e9;
-          if (kept.peers->counts().read != (i + 1) * pages) {
+        std::vector<double> first, cold, pulled, worked, same, large, two;
+        std::size_t pulls = 0;
+        const auto pull = [&] {
+          const double ours = all_bytes / pull_pages(kept, prompts[pulls % 2]) / 1e9;
+          if (kept.peers->counts().read != ++pulls * pages) {
             std::fprintf(stderr, "pages came in messages\n");
             std::exit(1);
           }
-          if (i < 2) {
-            first.push_back(ours);
-            continue;
-          }
-          pulled.push_back(ours);
+          return ours;
+        };
+        for (int i = 0; i < 2; ++i) first.push_back(pull());
+        for (int i = 0; i < 10; ++i) {
+          cold.push_back(pull());
+          for (int j = 0; j < perftest_warm_up(4); ++j) pull();
+          for (int j = 0; j < 4; ++j) pulled.push_back(pull());
           worked.push_back(work_rate(from, to));
           same.push_back(perftest_rate(page_bytes, 4 * pages) / 1e9);
           large.push_back(perftest_rate(all_bytes, 16) / 1e9);
+          two.push_back(perftest_rate(all_bytes, 16, 2) / 1e9);
         }
         std::printf(
-            "ucx%s: pull %.2f GB/s (what was never read before %.2f), a copy with its checksum by "
+            "ucx%s: pull %.2f GB/s (right behind other programs %.2f, what was never read before "
+            "%.2f), a copy with its checksum by "
             "one thread %.2f (ratio %.2f), ucx_perftest's gets of the same 64 KiB %.2f (ratio "
-            "%.2f), of 64 MiB %.2f (ratio %.2f)\n",
-            devices.empty() ? "" : (" over " + devices).c_str(), median(pulled), median(first),
-            median(worked), median(pulled) / median(worked), median(same),
-            median(pulled) / median(same), median(large), median(pulled) / median(large));
+            "%.2f), of 64 MiB %.2f (ratio %.2f), by two threads %.2f (ratio %.2f)\n",
+            devices.empty() ? "" : (" over " + devices).c_str(), median(pulled), median(cold),
+            median(first), median(worked), median(pulled) / median(worked), median(same),
+            median(pulled) / median(same), median(large), median(pulled) / median(large),
+            median(two), median(pulled) / median(two));
       });
 }
 

@@ -12,9 +12,13 @@
 
 namespace sluice {
 
-/// Bytes a second of ucx_perftest's gets of `size`, in two processes of its own.
-inline double perftest_rate(std::size_t size, std::size_t gets) {
-  const std::vector<std::string> server{SLUICE_UCX_PERFTEST, "-p", "47314", "-f"};
+/// Gets before those that are measured.
+inline int perftest_warm_up(std::size_t gets) { return static_cast<int>(gets / 4 + 1); }
+
+/// Bytes a second of ucx_perftest's gets of `size`, in two processes of its own, of so many threads
+/// that get at once.
+inline double perftest_rate(std::size_t size, std::size_t gets, unsigned threads = 1) {
+  std::vector<std::string> server{SLUICE_UCX_PERFTEST, "-p", "47314", "-f"};
   std::vector<std::string> client{SLUICE_UCX_PERFTEST,
                                   "127.0.0.1",
                                   "-p",
@@ -28,7 +32,10 @@ inline double perftest_rate(std::size_t size, std::size_t gets) {
                                   "-n",
                                   std::to_string(gets),
                                   "-w",
-                                  std::to_string(gets / 4 + 1)};
+                                  std::to_string(perftest_warm_up(gets))};
+  if (threads > 1)
+    for (auto* const side : {&server, &client})
+      side->insert(side->end(), {"-T", std::to_string(threads), "-M", "multi"});
   const std::string said = said_beside(server, client);
   const std::size_t last = said.find_last_of(',');  // messages a second
   if (last == std::string::npos) {

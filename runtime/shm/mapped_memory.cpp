@@ -84,10 +84,7 @@ Result<std::unique_ptr<RemoteMemory>> make_mapped_memory(const MappedMemoryOptio
     return any.error();
   auto owner = shm::MappedOwner::make(options);
   if (!owner.ok()) return owner.error();
-  // One copies and sums slower than memory is copied.
-  const unsigned threads = options.threads != 0
-                               ? options.threads
-                               : std::clamp(std::thread::hardware_concurrency() / 4, 2U, 4U);
+  const unsigned threads = options.threads != 0 ? options.threads : CopyThreads::threads_here();
   return std::unique_ptr<RemoteMemory>(std::make_unique<MappedMemory>(
       *std::move(owner), std::make_shared<shm::MappedReader>(options, threads)));
 }

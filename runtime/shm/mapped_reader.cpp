@@ -10,7 +10,6 @@
 #include <utility>
 
 #include "base/file_packets.h"
-#include "base/mapped_parts.h"
 #include "base/page_memory.h"
 #include "runtime/shm/packets.h"
 
@@ -28,15 +27,9 @@ int milliseconds_until(std::chrono::steady_clock::time_point time) {
 
 }  // namespace
 
-void MappedRemote::tell(std::uint64_t number, Ref<Buffer> bytes, std::optional<std::uint32_t> sum) {
-  const std::shared_lock lock(told_);
-  if (listener_ != nullptr) listener_->read_ended(number, std::move(bytes), sum);
-}
-
 MappedReader::MappedReader(const MappedMemoryOptions& options, unsigned threads)
-    : options_(options) {
-  threads_.emplace_back([this] { watch(); });
-  for (unsigned i = 0; i < threads; ++i) threads_.emplace_back([this] { copy(); });
+    : options_(options), copies_(threads) {
+  thread_ = std::thread([this] { watch(); });
 }
 
 MappedReader::~MappedReader() {
@@ -44,9 +37,8 @@ MappedReader::~MappedReader() {
     const std::lock_guard lock(mutex_);
     is_over_ = true;
   }
-  came_.notify_all();
   bell_.ring();
-  for (std::thread& one : threads_) one.join();
+  thread_.join();
 }
 
 /// Nothing here waits: a connection to a unix socket is there at once or not at all.
@@ -65,65 +57,57 @@ void MappedReader::open(const std::shared_ptr<MappedRemote>& remote) {
 }
 
 void MappedReader::read(const std::shared_ptr<MappedRemote>& remote,
-                        std::vector<MappedRead> reads) {
-  std::size_t bytes = 0;
-  for (const MappedRead& one : reads) bytes += one.first.size;
-  std::unique_lock lock(mutex_);
-  if (remote->state_ == MappedRemote::State::asked) {
-    std::ranges::move(reads, std::back_inserter(remote->waiting_));
-  } else if (bytes <= here_most && work_.empty()) {
-    const Ref<Buffer> from = remote->bytes_;
-    lock.unlock();
-    for (MappedRead& one : reads) perform({remote, std::move(one)}, from);
-  } else {
-    for (MappedRead& one : reads) work_.push_back({remote, std::move(one)});
-    lock.unlock();
-    reads.size() == 1 ? came_.notify_one() : came_.notify_all();
+                        std::vector<RemoteRegion::Read> reads) {
+  Ref<Buffer> from;
+  {
+    const std::lock_guard lock(mutex_);
+    if (remote->state_ == MappedRemote::State::asked) {
+      std::ranges::move(reads, std::back_inserter(remote->waiting_));
+      return;
+    }
+    from = remote->bytes_;
   }
+  copies_.read(remote->ends_, from, std::move(reads));
 }
 
 void MappedReader::close(MappedRemote& remote) {
   // Let go of without the lock, for that may take a while, or call others.
-  std::deque<MappedRead> waiting;
-  std::vector<Work> work;
+  std::vector<RemoteRegion::Read> waiting;
   Ref<Buffer> bytes;
   {
     const std::lock_guard lock(mutex_);
     remote.state_ = MappedRemote::State::closed;
     bytes = std::move(remote.bytes_);
     waiting.swap(remote.waiting_);
-    std::erase_if(work_, [&](Work& one) {
-      if (one.remote.get() != &remote) return false;
-      work.push_back(std::move(one));
-      return true;
-    });
   }
+  copies_.drop(*remote.ends_);
   bell_.ring();
-  const std::lock_guard lock(remote.told_);  // behind those that are copied now
-  remote.listener_ = nullptr;
-}
-
-void MappedReader::go_on(const std::shared_ptr<MappedRemote>& remote) {
-  for (MappedRead& one : remote->waiting_) work_.push_back({remote, std::move(one)});
-  remote->waiting_.clear();
-  came_.notify_all();
+  remote.ends_->close();
 }
 
 void MappedReader::open_with(const std::shared_ptr<MappedRemote>& remote, Ref<Buffer> bytes) {
-  const std::lock_guard lock(mutex_);
-  if (remote->state_ != MappedRemote::State::asked) return;
-  remote->state_ = MappedRemote::State::open;
-  remote->bytes_ = std::move(bytes);
-  go_on(remote);
+  std::vector<RemoteRegion::Read> waiting;
+  {
+    const std::lock_guard lock(mutex_);
+    if (remote->state_ != MappedRemote::State::asked) return;
+    remote->state_ = MappedRemote::State::open;
+    remote->bytes_ = bytes;
+    waiting.swap(remote->waiting_);
+  }
+  copies_.read(remote->ends_, bytes, std::move(waiting));
 }
 
 void MappedReader::fail(const std::shared_ptr<MappedRemote>& remote) {
   Ref<Buffer> bytes;  // unmapped without the lock
-  const std::lock_guard lock(mutex_);
-  if (remote->state_ == MappedRemote::State::closed) return;
-  remote->state_ = MappedRemote::State::failed;
-  bytes = std::move(remote->bytes_);
-  go_on(remote);
+  std::vector<RemoteRegion::Read> waiting;
+  {
+    const std::lock_guard lock(mutex_);
+    if (remote->state_ == MappedRemote::State::closed) return;
+    remote->state_ = MappedRemote::State::failed;
+    bytes = std::move(remote->bytes_);
+    waiting.swap(remote->waiting_);
+  }
+  copies_.read(remote->ends_, {}, std::move(waiting));
 }
 
 void MappedReader::watch() {
@@ -182,34 +166,6 @@ void MappedReader::hear(const std::shared_ptr<MappedRemote>& remote) {
       map_page_memory(came.files.front(), remote->key().size, PageWriters::owner);
   if (!bytes.ok()) return fail(remote);
   open_with(remote, std::move(*bytes));
-}
-
-void MappedReader::copy() {
-  std::unique_lock lock(mutex_);
-  for (;;) {
-    came_.wait(lock, [&] { return is_over_ || !work_.empty(); });
-    if (is_over_) return;
-    Work one = std::move(work_.front());
-    work_.pop_front();
-    const Ref<Buffer> from = one.remote->bytes_;
-    lock.unlock();
-    perform(std::move(one), from);
-    lock.lock();
-  }
-}
-
-void MappedReader::perform(Work work, const Ref<Buffer>& from) {
-  MappedRead& read = work.read;
-  const auto is_within = [&](const RemoteRegion::Part& part) {
-    return part.offset <= from->size() && part.size <= from->size() - part.offset;
-  };
-  Ref<Buffer> bytes;
-  if (from && is_within(read.first) && is_within(read.then))
-    bytes = landing_->take((read.to ? 0 : read.first.size) + read.then.size);
-  std::optional<std::uint32_t> sum;
-  if (bytes) sum = copy_parts(from->data(), read.first, read.then, read.to, bytes->data());
-  read.to = {};
-  work.remote->tell(read.number, std::move(bytes), sum);
 }
 
 }  // namespace sluice::shm

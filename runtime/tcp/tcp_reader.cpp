@@ -17,16 +17,6 @@ constexpr std::size_t step_bytes = std::size_t{64} << 10U;
 
 }  // namespace
 
-void Remote::tell(std::uint64_t number, Ref<Buffer> bytes) {
-  const std::lock_guard lock(mutex_);
-  if (listener_ != nullptr) listener_->read_ended(number, std::move(bytes), {});
-}
-
-void Remote::close() {
-  const std::lock_guard lock(mutex_);
-  listener_ = nullptr;
-}
-
 Result<std::unique_ptr<Reader>> Reader::make(const TcpMemoryOptions& options,
                                              std::shared_ptr<Landing> landing) {
   auto waiter = Waiter::make();
@@ -67,14 +57,59 @@ std::uint64_t Reader::open(std::shared_ptr<Remote> remote) {
 
 void Reader::read(std::uint64_t connection, std::uint64_t number, const Request& request,
                   Ref<Buffer> to) {
-  put(Read{connection, number, request, std::move(to)});
+  Read one{connection, number, request, std::move(to)};
+  if (!ask_now(one)) put(std::move(one));
 }
 
 void Reader::close(std::uint64_t connection) { put(Close{connection}); }
 
+void Reader::take_connections() {
+  while (taken_.test_and_set(std::memory_order_acquire)) taken_.wait(true);
+}
+
+void Reader::leave_connections() {
+  taken_.clear(std::memory_order_release);
+  taken_.notify_one();
+}
+
+bool Reader::ask_now(Read& read) {
+  if (taken_.test_and_set(std::memory_order_acquire)) return false;
+  const auto it = connections_.find(read.connection);
+  const bool can = !waits_long_ && it != connections_.end() && it->second.socket &&
+                   it->second.link.is_open() && it->second.link.asked() == 0 &&
+                   is_within(read.request, it->second.remote->key().size) &&
+                   read.request.first.size + read.request.then.size > 0;
+  if (can) {
+    Connection& one = it->second;
+    give_time(one);
+    one.link.ask(read.number, read.request, std::move(read.to));
+    one.is_over = !send_some(one) || one.link.is_broken();
+    has_moved_ = true;
+    if (one.is_over) waiter_->ring();
+  }
+  leave_connections();
+  return can;
+}
+
+/// Reads that others ask for meanwhile have their time: so it is as short as theirs, until nothing
+/// has moved for so long.
+std::chrono::nanoseconds Reader::longest_wait() {
+  const std::chrono::nanoseconds late = until_late();
+  waits_long_ = late.count() < 0 && !std::exchange(has_moved_, false);
+  if (waits_long_) return late;
+  return late.count() < 0 ? options_.silence_most : std::min(late, options_.silence_most);
+}
+
 void Reader::run() {
+  take_connections();
   for (;;) {
-    const std::vector<Waiter::Event> events = waiter_->wait(until_late());
+    const std::chrono::nanoseconds most = longest_wait();
+    const bool is_awaited = std::ranges::any_of(
+        connections_, [](const auto& one) { return one.second.link.asked() > 0; });
+    leave_connections();
+    const std::vector<Waiter::Event> events = waiter_->wait(most, is_awaited);
+    take_connections();
+    has_moved_ = has_moved_ || !events.empty();
     {
       const std::lock_guard lock(mutex_);
       if (is_over_) break;
@@ -95,8 +130,11 @@ void Reader::take_commands() {
     commands.swap(commands_);
   }
   for (Command& command : commands) std::visit([this](auto& one) { perform(one); }, command);
-  for (auto& [number, one] : connections_)
+  has_moved_ = has_moved_ || !commands.empty();
+  for (auto& [number, one] : connections_) {
+    if (std::exchange(one.is_over, false)) fail(one);
     if (std::exchange(one.has_changed, false)) move(one, false);
+  }
 }
 
 void Reader::perform(Open& open) {
@@ -133,7 +171,7 @@ void Reader::perform(const Close& close) { connections_.erase(close.connection);
 void Reader::move(Connection& one, bool can_read) {
   if (one.link.is_broken() || !one.socket) return;
   if (can_read) receive_some(one);
-  send_some(one);
+  if (!send_some(one)) return fail(one);
   tell_ended(one);
   if (one.link.is_broken()) fail(one);
 }
@@ -164,14 +202,14 @@ void Reader::give_time(Connection& one) {
   one.got = 0;
 }
 
-void Reader::send_some(Connection& one) {
+bool Reader::send_some(Connection& one) {
   bool is_full = false;
   while (one.socket && !is_full) {
     const std::span<const std::byte> bytes = one.link.to_send();
     if (bytes.empty()) break;
     std::size_t sent = 0;
     const Moved moved = send(one.socket, std::span(&bytes, 1), sent);
-    if (moved == Moved::ended) return fail(one);
+    if (moved == Moved::ended) return false;
     if (moved == Moved::none) is_full = true;
     one.link.sent(sent);
   }
@@ -179,6 +217,7 @@ void Reader::send_some(Connection& one) {
     one.writes = is_full;
     waiter_->change(one.socket, one.number, true, is_full);
   }
+  return true;
 }
 
 void Reader::tell_ended(Connection& one) {

@@ -1,8 +1,9 @@
 // A thread that reads regions of other processes.
 //
-// It takes what it is told in order. A read that cannot be ends without bytes: at once where its
-// region has failed, and when its connection breaks, is not made in time, or stands still.
-// Thread: `open`, `read` and `close` from any; the listeners are called on its own.
+// It takes what it is told in order; a read of a connection that rests is asked for at once by
+// whoever wants it, which spares the thread's waking. A read that cannot be ends without bytes: at
+// once where its region has failed, and when its connection breaks, is not made in time, or stands
+// still. Thread: `open`, `read` and `close` from any; the listeners are called on its own.
 #pragma once
 
 #include <atomic>
@@ -15,6 +16,7 @@
 #include <variant>
 #include <vector>
 
+#include "base/copy_threads.h"
 #include "runtime/tcp/tcp_link.h"
 #include "runtime/tcp/tcp_memory.h"
 #include "runtime/tcp/tcp_socket.h"
@@ -24,21 +26,20 @@ namespace sluice::tcp {
 /// What the connections of one region have in common.
 class Remote {
  public:
-  Remote(Key key, RemoteRegion::Listener& listener) : key_(std::move(key)), listener_(&listener) {}
+  Remote(Key key, RemoteRegion::Listener& listener) : key_(std::move(key)), ends_(listener) {}
 
   const Key& key() const { return key_; }
   bool has_failed() const { return has_failed_.load(std::memory_order_relaxed); }
   void fail() { has_failed_.store(true, std::memory_order_relaxed); }
   /// Unheard once it is closed.
-  void tell(std::uint64_t number, Ref<Buffer> bytes);
+  void tell(std::uint64_t number, Ref<Buffer> bytes) { ends_.tell(number, std::move(bytes), {}); }
   /// Its listener is not called any more when this has returned.
-  void close();
+  void close() { ends_.close(); }
 
  private:
   const Key key_;
   std::atomic<bool> has_failed_{false};
-  std::mutex mutex_;  // held while the listener is called
-  RemoteRegion::Listener* listener_;
+  ReadEnds ends_;
 };
 
 class Reader {
@@ -80,16 +81,24 @@ class Reader {
     std::size_t got = 0;         // since the deadline was set
     bool writes = true;
     bool has_changed = false;  // since it was last looked at
+    bool is_over = false;      // and has to fail
   };
 
   void run();
+  /// False: its thread has to do it, for there is more to do than to send a request.
+  bool ask_now(Read& read);
+  /// Whoever has the connections, which is the thread but while it waits.
+  void take_connections();
+  void leave_connections();
+  std::chrono::nanoseconds longest_wait();
   void take_commands();
   void perform(Open& open);
   void perform(Read& read);
   void perform(const Close& close);
   void move(Connection& one, bool can_read);
   void receive_some(Connection& one);
-  void send_some(Connection& one);
+  /// False: it has ended.
+  bool send_some(Connection& one);
   void tell_ended(Connection& one);
   void fail(Connection& one);
   void give_time(Connection& one);
@@ -102,7 +111,10 @@ class Reader {
   const TcpMemoryOptions options_;
   const std::shared_ptr<Landing> landing_;
   const std::unique_ptr<Waiter> waiter_;
-  std::map<std::uint64_t, Connection> connections_;  // its thread's
+  std::atomic_flag taken_;  // what follows
+  std::map<std::uint64_t, Connection> connections_;
+  bool has_moved_ = false;   // anything, since it last waited
+  bool waits_long_ = false;  // for ever: reads are to wake it
 
   std::mutex mutex_;
   std::deque<Command> commands_;

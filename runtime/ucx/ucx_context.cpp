@@ -1,19 +1,15 @@
 #include "runtime/ucx/ucx_context.h"
 
-#include <sys/shm.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
 #include <optional>
 #include <sstream>
 #include <string>
 #include <utility>
 
 #include "base/check.h"
+#include "runtime/ucx/ucx_segments.h"
 
 namespace sluice::ucx {
 
@@ -167,22 +163,6 @@ Result<std::vector<std::byte>> Context::pack(const Ref<Buffer>& region) const {
   std::vector<std::byte> key(first, first + size);
   ucx_.rkey_buffer_release(bytes);
   return key;
-}
-
-void keep_group_out() {
-  std::ifstream maps("/proc/self/maps");
-  for (std::string line; std::getline(maps, line);) {
-    if (line.find("/SYSV") == std::string::npos) continue;
-    std::istringstream words(line);
-    std::string addresses, rights, offset, device;
-    int segment = -1;  // stands where a file has its inode
-    words >> addresses >> rights >> offset >> device >> segment;
-    shmid_ds now{};
-    if (!words || ::shmctl(segment, IPC_STAT, &now) != 0 || now.shm_perm.uid != ::geteuid())
-      continue;
-    now.shm_perm.mode &= S_IRUSR | S_IWUSR;
-    ::shmctl(segment, IPC_SET, &now);
-  }
 }
 
 }  // namespace sluice::ucx

@@ -49,8 +49,4 @@ class Context : public std::enable_shared_from_this<Context> {
   std::vector<Mapping> retired_;
 };
 
-/// Shared segments that this process has and the user's group may enter, as UCX makes them, are the
-/// user's alone from now on.
-void keep_group_out();
-
 }  // namespace sluice::ucx

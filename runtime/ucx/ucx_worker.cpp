@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "base/check.h"
-#include "base/mapped_parts.h"
+#include "runtime/ucx/ucx_segments.h"
 
 namespace sluice::ucx {
 
@@ -24,6 +24,24 @@ bool is_within(RemoteRegion::Part part, std::uint64_t size) {
 }
 
 }  // namespace
+
+/// A region as UCX has mapped it, until nobody reads it.
+class Worker::Mapped final : public Buffer {
+ public:
+  Mapped(void* at, const Remote& remote)
+      : Buffer(static_cast<std::byte*>(at), remote.size, nullptr),
+        worker_(*remote.worker),
+        region_(remote.region) {}
+
+ private:
+  void end() override {
+    worker_.put(Unread{region_});
+    delete this;
+  }
+
+  Worker& worker_;
+  const std::uint64_t region_;
+};
 
 Worker::Worker(std::shared_ptr<Context> context, ucp_worker_h handle, int wake)
     : context_(std::move(context)), ucx_(context_->library()), handle_(handle), wake_(wake) {}
@@ -54,6 +72,7 @@ Result<void> Worker::begin() {
   ucx_.worker_release_address(handle_, address);
   status = ucx_.worker_get_efd(handle_, &events_);
   if (status != UCS_OK) return failure(ucx_, "UCX has no events", status);
+  copies_.emplace(CopyThreads::threads_here());
   thread_ = std::thread([this] { run(); });
   return {};
 }
@@ -84,31 +103,33 @@ void Worker::put(Command command) {
 std::uint64_t Worker::open(Key key, RemoteRegion::Listener& listener) {
   const std::uint64_t region = next_region_++;
   {
-    const std::lock_guard lock(listeners_mutex_);
-    listeners_[region] = &listener;
+    const std::lock_guard lock(mutex_);
+    reached_[region] = {std::make_shared<ReadEnds>(listener)};
   }
   put(Open{region, std::move(key)});
   return region;
 }
 
-void Worker::read(std::uint64_t region, std::uint64_t number, RemoteRegion::Part first,
-                  RemoteRegion::Part then, Ref<Buffer> to) {
-  put(Read{region, number, first, then, std::move(to)});
+void Worker::read(std::uint64_t region, std::vector<RemoteRegion::Read> reads) {
+  Reached reached;
+  {
+    const std::lock_guard lock(mutex_);
+    reached = reached_[region];
+  }
+  if (reached.mapped) return copies_->read(reached.ends, reached.mapped, std::move(reads));
+  for (RemoteRegion::Read& one : reads) put(Read{region, std::move(one)});
 }
 
 void Worker::close(std::uint64_t region) {
+  Reached reached;
   {
-    const std::lock_guard lock(listeners_mutex_);
-    listeners_.erase(region);
+    const std::lock_guard lock(mutex_);
+    reached = std::move(reached_[region]);
+    reached_.erase(region);
   }
+  copies_->drop(*reached.ends);
+  reached.ends->close();
   put(Close{region});
-}
-
-void Worker::tell(std::uint64_t region, std::uint64_t number, Ref<Buffer> bytes,
-                  std::optional<std::uint32_t> sum) {
-  const std::lock_guard lock(listeners_mutex_);
-  const auto listener = listeners_.find(region);
-  if (listener != listeners_.end()) listener->second->read_ended(number, std::move(bytes), sum);
 }
 
 void Worker::run() {
@@ -119,6 +140,7 @@ void Worker::run() {
     }
     if (!move_on()) wait(-1);
   }
+  copies_.reset();  // before what they read goes
   for (auto& [region, remote] : remotes_) shut(std::move(remote));
   remotes_.clear();
   const auto until = std::chrono::steady_clock::now() + closing_most;
@@ -153,31 +175,47 @@ void Worker::wait(int milliseconds) {
 }
 
 void Worker::perform(Open& open) {
-  auto remote = std::make_unique<Remote>();
-  remote->address = open.key.address;
-  remote->size = open.key.size;
-  ucp_ep_params_t params{};
-  params.field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS | UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE |
-                      UCP_EP_PARAM_FIELD_ERR_HANDLER;
-  params.address = reinterpret_cast<const ucp_address_t*>(open.key.worker.data());
-  params.err_mode = UCP_ERR_HANDLING_MODE_PEER;
-  params.err_handler = {&Worker::failed, remote.get()};
-  if (ucx_.ep_create(handle_, &params, &remote->endpoint) != UCS_OK) {
-    remote->endpoint = nullptr;
-    remote->has_failed = true;
-  } else if (ucx_.ep_rkey_unpack(remote->endpoint, open.key.remote.data(), &remote->key) !=
-             UCS_OK) {
-    remote->key = nullptr;
-    remote->has_failed = true;
-  } else if (void* mapped = nullptr;
-             ucx_.rkey_ptr(remote->key, remote->address, &mapped) == UCS_OK) {
-    remote->mapped = static_cast<const std::byte*>(mapped);
-  }
+  auto remote =
+      std::make_unique<Remote>(Remote{this, open.region, open.key.address, open.key.size});
+  remote->has_failed = !reach(*remote, open.key);
   remotes_[open.region] = std::move(remote);
 }
 
-void Worker::failed(void* remote, ucp_ep_h, ucs_status_t) {
-  static_cast<Remote*>(remote)->has_failed = true;
+bool Worker::reach(Remote& remote, const Key& key) {
+  ucp_ep_params_t params{};
+  params.field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS | UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE |
+                      UCP_EP_PARAM_FIELD_ERR_HANDLER;
+  params.address = reinterpret_cast<const ucp_address_t*>(key.worker.data());
+  params.err_mode = UCP_ERR_HANDLING_MODE_PEER;
+  params.err_handler = {&Worker::failed, &remote};
+  if (ucx_.ep_create(handle_, &params, &remote.endpoint) != UCS_OK) {
+    remote.endpoint = nullptr;
+    return false;
+  }
+  const std::vector<Segment> before = attached_segments();
+  if (ucx_.ep_rkey_unpack(remote.endpoint, key.remote.data(), &remote.key) != UCS_OK) {
+    remote.key = nullptr;
+    return false;
+  }
+  void* at = nullptr;
+  if (ucx_.rkey_ptr(remote.key, remote.address, &at) != UCS_OK) return true;  // UCX gets it
+  // UCX takes the key's word for where the region begins and how far it goes.
+  if (!is_newly_attached(before, reinterpret_cast<std::uintptr_t>(at), remote.size)) return false;
+  remote.is_mapped = true;
+  Ref<Buffer> mapped(new Mapped(at, remote));
+  const std::lock_guard lock(mutex_);
+  if (const auto it = reached_.find(remote.region); it != reached_.end())
+    it->second.mapped = mapped;
+  return true;
+}
+
+void Worker::failed(void* of, ucp_ep_h, ucs_status_t) {
+  auto& remote = *static_cast<Remote*>(of);
+  remote.has_failed = true;
+  Ref<Buffer> mapped;  // let go of without the lock
+  const std::lock_guard lock(remote.worker->mutex_);
+  const auto it = remote.worker->reached_.find(remote.region);
+  if (it != remote.worker->reached_.end()) mapped = std::move(it->second.mapped);
 }
 
 /// What is being read of it ends with it.
@@ -192,6 +230,11 @@ void Worker::shut(std::unique_ptr<Remote> remote) {
 
 void Worker::perform(const Close& close) {
   const auto it = remotes_.find(close.region);
+  if (it != remotes_.end() && !it->second->is_mapped) perform(Unread{close.region});
+}
+
+void Worker::perform(const Unread& unread) {
+  const auto it = remotes_.find(unread.region);
   if (it == remotes_.end()) return;
   std::unique_ptr<Remote> remote = std::move(it->second);
   remotes_.erase(it);
@@ -214,25 +257,34 @@ std::byte* Worker::Reading::next() const {
   return bytes->data() + (read.to ? 0 : read.first.size);
 }
 
-void Worker::perform(Read& read) {
+void Worker::perform(Read& command) {
+  Reached reached;
+  {
+    const std::lock_guard lock(mutex_);
+    const auto it = reached_.find(command.region);
+    if (it == reached_.end()) return;  // closed: it ends unheard
+    reached = it->second;
+  }
+  if (reached.mapped) {
+    std::vector<RemoteRegion::Read> one;
+    one.push_back(std::move(command.read));
+    return copies_->read(reached.ends, reached.mapped, std::move(one));
+  }
   ++readings_;
-  auto* const reading = new Reading{this, std::move(read)};
-  const Read& one = reading->read;
-  const auto it = remotes_.find(one.region);
+  auto* const reading =
+      new Reading{this, command.region, std::move(command.read), std::move(reached.ends)};
+  const RemoteRegion::Read& one = reading->read;
+  const auto it = remotes_.find(command.region);
   const bool is_there = it != remotes_.end() && is_within(one.first, it->second->size) &&
                         is_within(one.then, it->second->size);
   if (is_there) reading->bytes = landing_->take((one.to ? 0 : one.first.size) + one.then.size);
   if (!reading->bytes) return end(reading, false);
-  if (it->second->mapped == nullptr || it->second->has_failed) return go_on(reading);
-  // What UCX would copy, copied and summed in one pass.
-  reading->sum =
-      copy_parts(it->second->mapped, one.first, one.then, one.to, reading->bytes->data());
-  end(reading, true);
+  go_on(reading);
 }
 
 void Worker::go_on(Reading* reading) {
   for (;;) {
-    const auto it = remotes_.find(reading->read.region);
+    const auto it = remotes_.find(reading->region);
     if (it == remotes_.end() || it->second->has_failed) return end(reading, false);
     const Remote& remote = *it->second;
     const RemoteRegion::Part part = reading->is_second ? reading->read.then : reading->read.first;
@@ -262,8 +314,7 @@ void Worker::end(Reading* reading, bool has_come) {
   --readings_;
   const std::unique_ptr<Reading> ended(reading);
   ended->read.to = {};  // nothing is written there behind the end
-  tell(ended->read.region, ended->read.number, has_come ? std::move(ended->bytes) : Ref<Buffer>(),
-       ended->sum);
+  ended->ends->tell(ended->read.number, has_come ? std::move(ended->bytes) : Ref<Buffer>(), {});
 }
 
 }  // namespace sluice::ucx

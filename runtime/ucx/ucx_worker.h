@@ -2,10 +2,12 @@
 // reads them, and answers readers where no card does.
 //
 // It takes what it is told in order, and waits in the kernel (an eventfd beside UCX's descriptor)
-// when nothing moves. A read is two gets, the second when the first has come; it ends once, by
+// when nothing moves. What UCX maps is read by threads that copy (base/copy_threads.h), and stays
+// mapped until they have ended; a key that says more of it than is mapped is one of a region that
+// has failed. Elsewhere a read is two gets, the second when the first has come; it ends once, by
 // UCX's callback at the latest when its endpoint is closed by force, and until then has its own
-// memory. Thread: `open`, `read`, `close` and `unheard` from any; the listeners are called on its
-// own, under one lock. Errors: as `make_ucx_memory`.
+// memory. Thread: `open`, `read` and `close` from any; the listeners are called on its own and on
+// those that copy. Errors: as `make_ucx_memory`.
 #pragma once
 
 #include <atomic>
@@ -19,6 +21,7 @@
 #include <variant>
 #include <vector>
 
+#include "base/copy_threads.h"
 #include "base/landing.h"
 #include "runtime/ucx/ucx_context.h"
 #include "runtime/ucx/ucx_key.h"
@@ -37,8 +40,7 @@ class Worker {
   const std::vector<std::byte>& address() const { return address_; }
   /// Returns the region's number. Borrows the listener until `close`.
   std::uint64_t open(Key key, RemoteRegion::Listener& listener);
-  void read(std::uint64_t region, std::uint64_t number, RemoteRegion::Part first,
-            RemoteRegion::Part then, Ref<Buffer> to);
+  void read(std::uint64_t region, std::vector<RemoteRegion::Read> reads);
   /// Its listener is not called any more when this has returned.
   void close(std::uint64_t region);
 
@@ -48,28 +50,39 @@ class Worker {
     Key key;
   };
   struct Read {
-    std::uint64_t region = 0, number = 0;
-    RemoteRegion::Part first, then;
-    Ref<Buffer> to;
+    std::uint64_t region = 0;
+    RemoteRegion::Read read;
   };
   struct Close {
     std::uint64_t region = 0;
   };
-  using Command = std::variant<Open, Read, Close>;
+  /// Nobody reads what was mapped of it any more.
+  struct Unread {
+    std::uint64_t region = 0;
+  };
+  using Command = std::variant<Open, Read, Close, Unread>;
 
   struct Remote {
+    Worker* worker = nullptr;
+    std::uint64_t region = 0;
     std::uint64_t address = 0, size = 0;
     ucp_ep_h endpoint = nullptr;
     ucp_rkey_h key = nullptr;
-    const std::byte* mapped = nullptr;  // the region, where it is memory of this computer
-    bool has_failed = false;
+    bool is_mapped = false, has_failed = false;
   };
+  /// Of a region, what those who read it look at.
+  struct Reached {
+    std::shared_ptr<ReadEnds> ends;
+    Ref<Buffer> mapped{};  // null: not known yet, failed, or elsewhere
+  };
+  class Mapped;
   /// Until UCX has ended it.
   struct Reading {
     Worker* worker = nullptr;
-    Read read;
+    std::uint64_t region = 0;
+    RemoteRegion::Read read;
+    std::shared_ptr<ReadEnds> ends;
     Ref<Buffer> bytes{};  // without those that have a place
-    std::optional<std::uint32_t> sum{};
     bool is_second = false;
     std::byte* next() const;  // where its part goes
   };
@@ -84,15 +97,16 @@ class Worker {
   bool move_on();
   void wait(int milliseconds);
   void perform(Open& open);
-  void perform(Read& read);
+  void perform(Read& command);
   void perform(const Close& close);
+  void perform(const Unread& unread);
+  /// False: it is no region that could be read.
+  bool reach(Remote& remote, const Key& key);
   void shut(std::unique_ptr<Remote> remote);
   void reap();
   /// Gets the next part, and those that come at once.
   void go_on(Reading* reading);
   void end(Reading* reading, bool has_come);
-  void tell(std::uint64_t region, std::uint64_t number, Ref<Buffer> bytes,
-            std::optional<std::uint32_t> sum);
   void put(Command command);
   static void got(void* request, ucs_status_t status, void* reading);
   static void failed(void* remote, ucp_ep_h endpoint, ucs_status_t status);
@@ -110,14 +124,13 @@ class Worker {
   std::vector<Closing> closing_;
   std::size_t readings_ = 0;  // under way
 
-  std::mutex mutex_;
+  std::mutex mutex_;  // of what follows
   std::deque<Command> commands_;
+  std::map<std::uint64_t, Reached> reached_;
   bool is_over_ = false;
 
-  std::mutex listeners_mutex_;  // held while one is called
-  std::map<std::uint64_t, RemoteRegion::Listener*> listeners_;
-
   std::atomic<std::uint64_t> next_region_{1};
+  std::optional<CopyThreads> copies_;  // end with the thread
   std::thread thread_;
 };
 

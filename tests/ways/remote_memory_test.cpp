@@ -112,7 +112,7 @@ TEST_CASE("two parts of another process's region come, the second behind the fir
       const std::optional<std::uint32_t> sum = ended.sum_of(number);
       const std::uint32_t right = crc32c({to->data(), to->size()});
       CHECK(sum.value_or(right) == right);
-      if (&way == &mapped) CHECK(sum.has_value());  // UCX maps regions where the system lets it
+      if (&way == &mapped || &way == &ucx) CHECK(sum.has_value());  // who maps it copies it too
     }
 }
 

@@ -57,6 +57,34 @@ TEST_CASE("a key of ucx of other bytes is none") {
   CHECK_FALSE(memory->reach(longer, ended).ok());
 }
 
+TEST_CASE("a key of ucx that says more of a region than is there is read nowhere") {
+  const auto memory = made(), other = made();
+  const Ref<Buffer> region = filled(*memory);
+  const ucx::Key right = ucx::decode(memory->key(region).value()).value();
+  Ended ended;
+  std::uint64_t number = 0;
+  const auto reads = [&](std::uint64_t address, std::uint64_t size, RemoteRegion::Part part) {
+    ucx::Key key = right;
+    key.address = address;
+    key.size = size;
+    auto reached = other->reach(encode(key), ended);
+    REQUIRE(reached.ok());
+    (*reached)->read(++number, part, {0, 64});
+    const Ref<Buffer> bytes = ended.wait_for(number);
+    CHECK((!bytes || is_right(bytes, part, {0, 64})));
+    return static_cast<bool>(bytes);
+  };
+  constexpr std::uint64_t page = 4096, far = std::uint64_t{1} << 30U;
+  CHECK(reads(right.address, region_bytes, {region_bytes - 64, 64}));
+  for (const std::uint64_t more : {page, std::uint64_t{region_bytes}, far, far << 10U}) {
+    CHECK_FALSE(reads(right.address, region_bytes + more, {region_bytes + more - 64, 64}));
+    CHECK_FALSE(reads(right.address + more, region_bytes, {region_bytes - 64, 64}));
+    CHECK_FALSE(reads(right.address - more, region_bytes, {0, 64}));
+  }
+  CHECK_FALSE(reads(page, region_bytes, {0, 64}));
+  CHECK(reads(right.address, region_bytes / 2, {0, 64}));  // no more than it says
+}
+
 TEST_CASE("the memory that processes share is their user's alone") {
   const auto memory = made();
   const auto region = memory->make(region_bytes);

@@ -13,8 +13,7 @@
 // has an index of pages it is asked first, and who it names is asked for the pages at once; the
 // others are asked where it names nobody, or who it named has given them up. Where the port says
 // so, what others publish is pulled before anybody asks for it (`preload`), one run at a time and
-// while no task waits for pages. Thread: the pool's owner; counts from any.
-// Source: omni-flow, section 4.2 (transfer).
+// while no task waits. Thread: the pool's owner; counts from any. Source: omni-flow, section 4.2.
 #pragma once
 
 #include <array>

@@ -224,7 +224,7 @@ TEST_CASE("few bytes are read by whoever asks for them, many by other threads, e
   constexpr std::size_t page = 65'536;
   for (std::uint64_t number = 4; number < 20; ++number)
     many.push_back({number, {number * page, page}, {number, 64}, {}});
-  REQUIRE(many.size() * page > shm::MappedReader::here_most);
+  REQUIRE(many.size() * page > CopyThreads::here_most);
   (*reached)->read_all(std::move(many));
   for (std::uint64_t number = 4; number < 20; ++number)
     CHECK(is_right(ended.wait_for(number), {number * page, page}, {number, 64}));

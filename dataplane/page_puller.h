@@ -128,6 +128,7 @@ class PagePuller {
   /// What is to be sent, and what happened, since the last time.
   std::vector<PeerMessage> take_out() { return std::exchange(out_, {}); }
   std::vector<PullEvent> take_events() { return std::exchange(events_, {}); }
+  bool has_events() const { return !events_.empty(); }
   std::size_t pulls() const { return pulls_.size(); }
   /// Messages that nobody waited for.
   std::uint64_t stale() const { return stale_; }

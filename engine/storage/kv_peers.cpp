@@ -476,7 +476,9 @@ void KvPeers::poll(std::int64_t now, std::vector<Ready>& ready, std::chrono::nan
   const bool waits = most.count() > 0 && !fetches_.empty() && pages_awaited() == 0;
   if (waits) {
     std::unique_lock lock(mutex_);
-    news_came_.wait_for(lock, most, [&] { return is_news() || index_answered_; });
+    // What came may have been taken since the last poll, by `preload` or for another task.
+    news_came_.wait_for(lock, most,
+                        [&] { return puller_.has_events() || is_news() || index_answered_; });
     index_answered_ = false;
     now = storage_clock();
   }

@@ -266,6 +266,26 @@ TEST_CASE("a task is not kept from its pages by what is preloaded, however long 
   CHECK(second.pool->pages_free() == second.pool->pages());
 }
 
+TEST_CASE("a task does not wait for what a look between two turns has taken for it") {
+  PeerHub hub;
+  KeptPool first = among(port_of(hub, 0, false)), second = among(port_of(hub, 1, true));
+  (void)run(first, prompts(1));
+  hub.on_way = [](PeerLife, PeerLife, std::vector<std::byte>& message) {
+    const auto read = pages::decode(message);
+    return !read || !std::get_if<pages::Published>(&*read);  // nothing comes before it is asked for
+  };
+  const std::vector<Generation> all = prompts(1);
+  REQUIRE(second.peers->begin(1, all[0].origin, all[0].history, {}, 1000));
+  std::vector<PageSource::Ready> ready;
+  for (int i = 0; i < 10 && ready.empty(); ++i) {
+    (void)second.peers->preload({}, 0, 1000);
+    CHECK(second.peers->unheard() == 0);  // so a poll that waits would wait for ever
+    second.peers->poll(1000, ready, std::chrono::hours(1));
+  }
+  REQUIRE(ready.size() == 1);
+  CHECK(ready[0].tokens == 32);
+}
+
 TEST_CASE(
     "nothing is preloaded of a machine with another secret, nor taken that was not asked for") {
   PeerHub hub;

@@ -53,11 +53,13 @@ void PagePreloads::take(PeerLife life, const pages::Published& told) {
 }
 
 std::optional<PagePreloads::Run> PagePreloads::next(const std::function<bool(const PageKey&)>& has,
-                                                    std::size_t most) {
+                                                    std::size_t most,
+                                                    const std::function<bool(PeerLife)>& may_ask) {
   SLUICE_CHECK(!run_.has_value() && most > 0);
   auto at = peers_.upper_bound(last_);
   for (std::size_t i = 0; i < peers_.size(); ++i, ++at) {
     if (at == peers_.end()) at = peers_.begin();
+    if (may_ask && !may_ask(at->first)) continue;
     std::optional<Run> run = run_of(at->first, at->second, has, most);
     ask(at->first, at->second);
     if (!run.has_value()) continue;

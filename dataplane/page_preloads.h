@@ -56,8 +56,10 @@ class PagePreloads {
   bool has_more() const { return !run_.has_value() && queued_ > 0; }
   bool is_under_way() const { return run_.has_value(); }
   /// At most `most` pages, which are under way until `ended`. None: nothing is to be pulled now.
-  /// `has`: whether memory has a page. Requires: none is under way; `most` is not 0.
-  std::optional<Run> next(const std::function<bool(const PageKey&)>& has, std::size_t most);
+  /// `has`: whether memory has a page. `may_ask`: whether a machine may be asked now, else what it
+  /// has told of waits; null: all. Requires: none is under way; `most` is not 0.
+  std::optional<Run> next(const std::function<bool(const PageKey&)>& has, std::size_t most,
+                          const std::function<bool(PeerLife)>& may_ask = {});
   /// Of so many of its pages nobody knows better than that they did not come.
   void ended();
   /// One of the run has become cache. `is_new`: it was not there meanwhile.

@@ -46,8 +46,9 @@ void KvPeers::begin_preload(std::optional<double> per_token, std::size_t room, s
   const std::size_t one_ask = std::max<std::size_t>(pages::ask_bytes_most / hello_.page_bytes, 1);
   const std::size_t most = std::min({room, one_ask, pages::keys_most});
   const auto has = [&](const PageKey& key) { return table.has(key); };
+  const auto may_ask = [&](PeerLife peer) { return puller_.may_ask(peer, now); };
   for (int i = 0; i < runs_looked_at; ++i) {
-    std::optional<PagePreloads::Run> run = preloads_->next(has, most);
+    std::optional<PagePreloads::Run> run = preloads_->next(has, most, may_ask);
     if (!run) return;
     if (run->keys.size() > table.free_pages() && !preloads_->may_displace())
       run->keys.resize(table.free_pages());

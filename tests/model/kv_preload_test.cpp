@@ -266,6 +266,30 @@ TEST_CASE("a task is not kept from its pages by what is preloaded, however long 
   CHECK(second.pool->pages_free() == second.pool->pages());
 }
 
+TEST_CASE("what a machine tells while it is left alone waits until it is asked again") {
+  PeerHub hub;
+  KeptPool first = among(port_of(hub, 0, false)), second = among(port_of(hub, 1, true));
+  settle(second);
+  bool holds = true;
+  hub.on_way = [&](PeerLife from, PeerLife, std::vector<std::byte>& message) {
+    return from.machine != 0 || !holds || !is_answer(message);
+  };
+  (void)run(first, prompts(1));
+  CHECK(second.peers->preload({}, 0, 1000));
+  holds = false;
+  std::int64_t now = 1000 + 2 * PagePuller::page_patience;
+  CHECK(second.peers->preload({}, 0, now));  // that was late
+  const std::uint64_t late = ahead(second).missed;
+  CHECK((late > 0 && late < ahead(second).told));
+  (void)run(first, prompts(2));
+  CHECK(second.peers->preload({}, 0, now));
+  CHECK(ahead(second).missed == late);
+  now += PagePuller::first_pause;
+  for (int i = 0; i < 1000 && second.peers->preload({}, 0, now); ++i) continue;
+  CHECK(ahead(second).taken >= 4 * 8);
+  CHECK(ahead(second).told == ahead(second).taken + ahead(second).missed);
+}
+
 TEST_CASE("a task does not wait for what a look between two turns has taken for it") {
   PeerHub hub;
   KeptPool first = among(port_of(hub, 0, false)), second = among(port_of(hub, 1, true));

@@ -105,14 +105,15 @@ void PagePreloads::came(const PageKey& key, bool is_new) {
   if (is_new) unused_.insert(key);
 }
 
-bool PagePreloads::may_displace() {
-  const auto earned = static_cast<std::int64_t>(counts_.useful) + free_credit_;
-  if (static_cast<std::int64_t>(counts_.displaced) < earned || refusals_ == tries_after) {
-    refusals_ = 0;
-    return true;
+std::size_t PagePreloads::may_displace() {
+  const std::int64_t left = static_cast<std::int64_t>(counts_.useful) + free_credit_ -
+                            static_cast<std::int64_t>(counts_.displaced);
+  if (left <= 0 && refusals_ < tries_after) {
+    ++refusals_;
+    return 0;
   }
-  ++refusals_;
-  return false;
+  refusals_ = 0;
+  return static_cast<std::size_t>(left > 0 ? left : std::max<std::int64_t>(free_credit_, 1));
 }
 
 void PagePreloads::used(std::span<const PageKey> keys) {

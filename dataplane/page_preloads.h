@@ -5,10 +5,11 @@
 // others, each behind the one before, is pulled at a time, from who told of them. One whose parent
 // is not here is of no use, and missed. What comes may take empty pages; of those that hold
 // something that was not preloaded it takes no more than preloads have been worth: each that a
-// task uses earns one, beyond an eighth of the pool. Each page that was told ends once: it was
-// here (`had`), came (`taken`), or did not (`missed`); one that came ends once more: it was used
-// (`useful`), or given up before (`wasted`). Pure. Thread: one. Bounds: `queued_most` pages of a
-// peer, a run of one question. Source: omni-flow, section 4.1 (preload) and 4.2 (notify).
+// task uses earns one, beyond an eighth of the pool; and as many each seventeenth time. Each page
+// that was told ends once: it was here (`had`), came (`taken`), or did not (`missed`); one that
+// came ends once more: it was used (`useful`), or given up before (`wasted`). Pure. Thread: one.
+// Bounds: `queued_most` pages of a peer, a run of one question.
+// Source: omni-flow, section 4.1 (preload) and 4.2 (notify).
 #pragma once
 
 #include <deque>
@@ -65,8 +66,8 @@ class PagePreloads {
   /// One of the run has become cache. `is_new`: it was not there meanwhile.
   void came(const PageKey& key, bool is_new);
 
-  /// Whether pages that are not empty may be given up for a run.
-  bool may_displace();
+  /// How many pages that are not empty may be given up for a run.
+  std::size_t may_displace();
   /// A task has found these in memory.
   void used(std::span<const PageKey> keys);
   /// One was given up; `for_run`: so that one of a run has its place.

@@ -50,8 +50,9 @@ void KvPeers::begin_preload(std::optional<double> per_token, std::size_t room, s
   for (int i = 0; i < runs_looked_at; ++i) {
     std::optional<PagePreloads::Run> run = preloads_->next(has, most, may_ask);
     if (!run) return;
-    if (run->keys.size() > table.free_pages() && !preloads_->may_displace())
-      run->keys.resize(table.free_pages());
+    const std::size_t empty = table.free_pages();
+    if (run->keys.size() > empty)
+      run->keys.resize(std::min(run->keys.size(), empty + preloads_->may_displace()));
     const bool is_asked = !run->keys.empty() &&
                           puller_.begin_at(next_pull_, run->keys, run->peer, run->keys.size(), now);
     if (!is_asked) {

@@ -108,7 +108,7 @@ MUTANTS = [
      "    told.last = next_ - 1;\n", None),
     ("N6 what comes back is not told", "dataplane/page_news.cpp", "  by_word_.erase(it);\n", "", None),
     ("N7 preloads take all that tasks have used", "dataplane/page_preloads.cpp",
-     "  if (static_cast<std::int64_t>(counts_.displaced) < earned ||", "  if (true ||", None),
+     "  if (left <= 0 && refusals_ < tries_after) {\n", "  if (false) {\n", None),
     ("K16 the region of an earlier life is read", "dataplane/page_reads.cpp",
      "region.incarnation == it->second.incarnation &&", "region.pages > 0 &&", None),
 ]

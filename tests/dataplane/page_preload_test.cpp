@@ -124,9 +124,10 @@ struct World {
       before = key;
     }
     const std::size_t room = capacity - memory.size();
-    if (run->keys.size() > room && !preloads.may_displace()) {
-      run->keys.resize(room);
-      ++refusals;
+    if (run->keys.size() > room) {
+      const std::size_t more = preloads.may_displace();
+      refusals += more == 0 ? 1 : 0;
+      run->keys.resize(std::min(run->keys.size(), room + more));
     }
     if (run->keys.empty()) end_run();
   }
@@ -390,6 +391,19 @@ TEST_CASE("a machine that tells more than is pulled is not asked on") {
     ++runs;
   }
   CHECK(runs == pages::told_most);
+}
+
+TEST_CASE("of pages that tasks have used a run takes no more than is left of what was earned") {
+  PagePreloads preloads(80);
+  CHECK(preloads.may_displace() == 10);
+  for (std::uint64_t page = 0; page < 7; ++page) preloads.dropped(key_of(page), true);
+  preloads.dropped(key_of(7), false);
+  CHECK(preloads.may_displace() == 3);
+  for (std::uint64_t page = 8; page < 12; ++page) preloads.dropped(key_of(page), true);
+  for (std::uint32_t refused = 0; refused < PagePreloads::tries_after; ++refused)
+    CHECK(preloads.may_displace() == 0);
+  CHECK(preloads.may_displace() == 10);
+  CHECK(preloads.may_displace() == 0);
 }
 
 TEST_CASE("messages of what is published are read as they were written, and no others") {

@@ -208,8 +208,8 @@ TEST_CASE("what a task has used is given up for no more pages than preloads have
   const PagePreloads::Counts now = ahead(second);
   CHECK(now.taken > 12);
   CHECK(now.displaced > 0);
-  // An eighth, what the run that reached it took, and one run of 8 in 17.
-  CHECK(now.displaced <= 6 + 8 + 8 * 3);
+  // An eighth, and as many for one run in 17.
+  CHECK(now.displaced <= 6 + 6 * 3);
   CHECK(now.missed > 0);
 }
 

@@ -31,6 +31,7 @@ class Chosen final : public EvictionPolicy {
   void visit(const Visit& visit) override {
     for (Rival& rival : rivals_) rival.live->visit(visit);
     sampled_.clear();
+    if (!visit.is_use) return;
     for (const VisitedBlock& block : visit.path)
       if ((spread(block.key ^ 0x5a5a5a5aULL) & (sample_ - 1)) == 0) sampled_.push_back(block.key);
     if (sampled_.empty()) return;

@@ -30,6 +30,7 @@ struct VisitedBlock {
 struct Visit {
   std::uint64_t now_ms = 0;
   std::span<const VisitedBlock> path;
+  bool is_use = true;  // false: nobody asked for them; those that are not fresh were not used
 };
 
 /// Not zero at a slot: it may not go now (somebody uses it, or it has resident children). Empty:

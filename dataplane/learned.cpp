@@ -54,6 +54,10 @@ class Learned final : public EvictionPolicy {
     for (std::size_t i = 0; i < visit.path.size(); ++i) {
       const VisitedBlock& at = visit.path[i];
       const bool ends_path = i + 1 == visit.path.size();
+      if (!visit.is_use && !at.fresh) {
+        parent = at.slot;
+        continue;
+      }
       Block& block = blocks_[at.slot];
       if (at.fresh) block = {.stamp = ++stamps_};
       if (leaves_.in_any(at.slot)) take_out(at.slot);

@@ -210,19 +210,20 @@ bool PageTable::publish(Sequence& sequence, const PageKey& key) {
   return true;
 }
 
-void PageTable::tell_policy(const Sequence& sequence) {
+void PageTable::tell_policy(const Sequence& sequence, bool is_use) {
   if (sequence.published_ == 0) return;
   catch_up();
   path_ms_ = now_ms_;
+  path_is_use_ = is_use;
   for (const Page page : std::span(sequence.pages_).first(sequence.published_)) {
     path_.push_back({page, pages_[page].key.words[0], !pages_[page].is_known});
     pages_[page].is_known = true;
   }
-  watch_.visit(path_);
+  if (is_use) watch_.visit(path_);
 }
 
 void PageTable::catch_up() {
-  if (!path_.empty()) policy_->visit({path_ms_, path_});
+  if (!path_.empty()) policy_->visit({path_ms_, path_, path_is_use_});
   path_.clear();
 }
 
@@ -240,9 +241,9 @@ void PageTable::truncate(Sequence& sequence, std::uint32_t rows, std::uint32_t r
   sequence.published_ = std::min(sequence.published_, rows / rows_per_page_);
 }
 
-void PageTable::release(Sequence& sequence) {
+void PageTable::release(Sequence& sequence, bool is_use) {
   SLUICE_CHECK(sequence.table_ == this);
-  tell_policy(sequence);
+  tell_policy(sequence, is_use);
   for (; !sequence.pages_.empty(); sequence.pages_.pop_back()) unrefer(sequence.pages_.back());
   sequence.rows_ = sequence.published_ = 0;
   sequence.table_ = nullptr;

@@ -116,8 +116,8 @@ class PageTable {
   /// To fewer rows only. Of what was reserved behind them stays what `reserved` rows need, in
   /// pages that nobody else sees.
   void truncate(Sequence& sequence, std::uint32_t rows, std::uint32_t reserved = 0);
-  /// Gives all pages back; what is published stays as cache.
-  void release(Sequence& sequence);
+  /// Gives all pages back; what is published stays as cache. `is_use`: somebody has asked for them.
+  void release(Sequence& sequence, bool is_use = true);
   /// The policy sees what it was told of. It does so by itself in time: this is for whoever has
   /// nothing to do for a moment, as a visit of many pages takes a while.
   void catch_up();
@@ -164,7 +164,7 @@ class PageTable {
   void unrefer(Page page);
   bool make_room(std::uint32_t count);
   Page take();
-  void tell_policy(const Sequence& sequence);
+  void tell_policy(const Sequence& sequence, bool is_use = true);
 
   std::uint32_t rows_per_page_;
   std::unique_ptr<EvictionPolicy> policy_;
@@ -179,6 +179,7 @@ class PageTable {
   std::uint64_t now_ms_ = 0, path_ms_ = 0;
   PageWatcher* watcher_ = nullptr;
   std::uint32_t cached_ = 0;  // published, without references
+  bool path_is_use_ = true;
 };
 
 }  // namespace sluice

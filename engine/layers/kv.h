@@ -198,6 +198,8 @@ class KvPool : public KvPages {
   Sequence open(std::span<const PageKey> keys) { return pages_table().open(keys); }
   /// As `PageTable::follow`.
   bool follow(Sequence& behind, const PageKey& key) { return pages_table().follow(behind, key); }
+  /// As `PageTable::release`.
+  void give_back(Sequence& sequence, bool is_use) { pages_table().release(sequence, is_use); }
   std::size_t put(Sequence& behind, std::span<const PageKey> keys,
                   std::span<const std::byte* const> contents);
   using KvPages::open;

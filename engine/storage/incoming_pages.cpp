@@ -47,6 +47,8 @@ IncomingPages::IncomingPages(KvPool& pool, Sequence taken, std::size_t pages)
       unplaced_(pages),
       writers_(std::make_shared<Writers>()) {}
 
+IncomingPages::~IncomingPages() { pool_.give_back(taken_, is_use_); }
+
 std::vector<Ref<Buffer>> IncomingPages::places(const Ref<Buffer>& memory, std::size_t most) {
   const std::size_t had = taken_.pages().size(), more = std::min(most, unplaced_);
   SLUICE_CHECK(pool_.add_pages(taken_, more).ok());

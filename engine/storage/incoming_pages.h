@@ -27,7 +27,10 @@ class IncomingPages {
   IncomingPages(const IncomingPages&) = delete;
   IncomingPages& operator=(const IncomingPages&) = delete;
   /// Requires: nobody writes, or nobody gets pages of the pool any more.
-  ~IncomingPages() = default;
+  ~IncomingPages();
+
+  /// They come before anybody asks, so the pool's policy is told of no use.
+  void come_unasked() { is_use_ = false; }
 
   /// Those that have no place yet.
   std::size_t unplaced() const { return unplaced_; }
@@ -49,6 +52,7 @@ class IncomingPages {
   KvPool& pool_;
   Sequence taken_;
   std::size_t unplaced_;
+  bool is_use_ = true;
   const std::shared_ptr<Writers> writers_;
 };
 

@@ -361,6 +361,7 @@ void KvPeers::make_places(Fetch& fetch, bool waited, std::int64_t now) {
     fetch.is_over = true;
     return;
   }
+  if (fetch.is_preload) fetch.incoming->come_unasked();
   fetch.end = fetch.begin + fetch.incoming->unplaced();
   fetch.began = fetch.has_come ? fetch.asked : now;
   fetch.glances = 0;

@@ -147,6 +147,24 @@ TEST_CASE("of blocks that are used often, those that are used less often go") {
   CHECK(hit_rate("lru", 110, requests) == 0);
 }
 
+TEST_CASE("blocks that come before anybody asks do not make those before them used ones") {
+  // Half of the blocks grow by one each second, unasked; the other half is asked for each minute.
+  for (const bool is_use : {true, false}) {
+    const auto policy = make_learned({64, 128});
+    std::vector<VisitedBlock> grown, asked;
+    for (Slot slot = 0; slot < 30; ++slot) asked.push_back({slot, slot + 1, true});
+    for (std::uint64_t second = 0; second < 600; ++second) {
+      if (second % 60 == 0) policy->visit({1000 * second, asked});
+      for (VisitedBlock& block : asked) block.fresh = false;
+      for (VisitedBlock& block : grown) block.fresh = false;
+      if (grown.size() < 30)
+        grown.push_back({static_cast<Slot>(40 + grown.size()), 1000 + grown.size(), true});
+      if (second < 30 || is_use) policy->visit({1000 * second, grown, is_use});
+    }
+    CHECK((policy->victim({}) < 40) == is_use);
+  }
+}
+
 TEST_CASE("the learned policy leaves no block behind whose parent is gone") {
   SplitMix64 random(5);
   const PoolSize size{50, 64};

@@ -408,7 +408,7 @@ class Heard final : public EvictionPolicy {
   Heard(PoolSize size, std::vector<std::string>& words) : lru_(make_lru(size)), words_(words) {}
   void visit(const Visit& visit) override {
     words_.push_back("visit of " + std::to_string(visit.path.size()) + " at " +
-                     std::to_string(visit.now_ms));
+                     std::to_string(visit.now_ms) + (visit.is_use ? "" : ", no use"));
     lru_->visit(visit);
   }
   Slot victim(Held held) override {
@@ -448,6 +448,13 @@ TEST_CASE("the policy hears of visits in their order and time, before it gives a
   CHECK(take() == Words{"visit of 1 at 6"});
   table.catch_up();
   CHECK(take().empty());
+  Sequence unasked = table.open(keys_of({3, 3, 3, 3}));
+  const std::uint64_t asked = table.hit_window().blocks;
+  CHECK(asked > 0);
+  table.release(unasked, false);
+  CHECK(table.hit_window().blocks == asked);
+  table.catch_up();
+  CHECK(take() == Words{"visit of 1 at 7, no use"});
   visit({4, 4, 4, 4}, 8);
   Sequence more = table.open({});
   REQUIRE(table.reserve(more, page_rows, copies));

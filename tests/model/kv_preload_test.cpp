@@ -92,6 +92,7 @@ TEST_CASE(
   CHECK((told.taken == told.told && told.missed == 0 && told.useful == 0));
   CHECK(second.peers->counts().pulled == told.taken);
   CHECK(second.pool->pages_free() == second.pool->pages());
+  CHECK(second.pool->table().hit_window().blocks == 0);  // nobody has asked for any
 
   const Outcome got = run(second, prompts(1));
   CHECK(got.answers == want.answers);

@@ -77,6 +77,7 @@ bool Reader::ask_now(Read& read) {
   const auto it = connections_.find(read.connection);
   const bool can = !waits_long_ && it != connections_.end() && it->second.socket &&
                    it->second.link.is_open() && it->second.link.asked() == 0 &&
+                   !it->second.remote->has_failed() &&
                    is_within(read.request, it->second.remote->key().size) &&
                    read.request.first.size + read.request.then.size > 0;
   if (can) {

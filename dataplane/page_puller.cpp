@@ -186,10 +186,12 @@ void PagePuller::take_page(PeerLife from, Held came, std::int64_t now) {
   const auto at = pulls_.find(question.pull);
   if (!is_asked_for(question, head)) return end(at, PullEnd::broken, now);
   ++question.got;
-  if (at->second.is_fetching)
+  if (at->second.is_fetching) {
     put(question, came.page, now);
-  else
+  } else {
+    at->second.heard = now;
     question.held.push_back(std::move(came));
+  }
 }
 
 /// Unless more was asked for than is wanted.
@@ -379,7 +381,7 @@ void PagePuller::tick(std::int64_t now) {
     if (peer.read_until <= now) peer.read_until = 0;
   std::vector<std::uint64_t> late;
   for (auto& [id, pull] : pulls_) {
-    const bool finds = !pull.finds.empty() && now - pull.began > find_patience;
+    const bool finds = !pull.finds.empty() && now - pull.heard > find_patience;
     const bool pulls =
         pull.is_fetching && (now - pull.heard > page_patience || now - pull.began > pull_patience);
     if (finds || pulls) late.push_back(id);

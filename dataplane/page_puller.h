@@ -65,7 +65,7 @@ struct PageRead {
 
 class PagePuller {
  public:
-  static constexpr std::int64_t find_patience = 250'000'000;
+  static constexpr std::int64_t find_patience = 250'000'000;    // and without an early page
   static constexpr std::int64_t page_patience = 1'500'000'000;  // without a page
   static constexpr std::int64_t pull_patience = 5'000'000'000;
   static constexpr std::int64_t first_pause = 1'000'000'000, longest_pause = 60'000'000'000;

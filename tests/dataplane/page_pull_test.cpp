@@ -504,6 +504,23 @@ TEST_CASE("few pages come with the answer how many pages there are, and are chec
     CHECK(world.got[1].size() == 2);
     CHECK(world.ended.at(1).how == PullEnd::broken);
   }
+  SECTION("a slow way has its time for each") {
+    REQUIRE(world.begin(1, keys_of(0, 4)));
+    std::deque<PeerMessage> slow;
+    for (slow.swap(world.to_client); !slow.empty(); slow.pop_front()) {
+      world.now += PagePuller::find_patience;
+      world.puller.tick(world.now);
+      if (slow.size() == 1) break;
+      world.puller.take(slow.front().peer, slow.front().bytes, world.now);
+    }
+    world.to_client = slow;
+    found(4);
+    world.puller.cancel(1);
+    REQUIRE(world.begin(2, keys_of(4, 4)));
+    world.to_client.clear();
+    world.puller.tick(world.now + PagePuller::find_patience + 1);
+    CHECK(world.puller.take_events().at(0).end == PullEnd::late);
+  }
   SECTION("of more than that the question is how many there are") {
     REQUIRE(world.begin(1, keys_of(0, 10)));
     CHECK(read_as<pages::Found>(world.to_client.at(0)).pages == 9);

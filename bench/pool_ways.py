@@ -50,7 +50,7 @@ class Program:
         self.sees = options.model == SMALL
         self.options, self.asked = options, 0
         self.program = subprocess.Popen([options.sluice, "run", *words, "--calls", "-", "--concurrency", "1"], stdin=subprocess.PIPE,
-                                        stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, cwd=ROOT)
+                                        stdout=subprocess.PIPE, text=True, cwd=ROOT)
         self.ask("hello", 99, 1)
 
     def ask(self, session: str, seed: int, tokens: int) -> tuple[float, str]:
@@ -66,7 +66,10 @@ class Program:
         began = time.perf_counter()
         self.program.stdin.write(line)
         self.program.stdin.flush()
-        result = json.loads(self.program.stdout.readline())
+        said = self.program.stdout.readline()
+        if not said:
+            sys.exit(f"{session}: sluice ended with status {self.program.wait()} before it answered")
+        result = json.loads(said)
         if not result["ok"]:
             sys.exit(f"{session}: {result['error']['message']}")
         return (time.perf_counter() - began) * 1e3, result["outputs"].get("text", "")

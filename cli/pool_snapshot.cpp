@@ -104,7 +104,7 @@ std::string kept_line(const Json& pool) {
   const Json* const lately = member(pool, "lately");
   if (lately == nullptr || count(*lately, "asked") < 64) return "";
   const std::uint64_t asked = count(*lately, "asked");
-  return "  kept     of " + std::to_string(asked) + " pages that were asked for lately " +
+  return "  kept     of a sample of " + std::to_string(asked) + " pages asked for lately " +
          part(count(*lately, "there"), asked) + " were there; by the best choice " +
          part(count(*lately, "best"), asked) + "\n";
 }

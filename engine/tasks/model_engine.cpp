@@ -92,14 +92,13 @@ bool ModelEngine::plan(Nanoseconds now, std::vector<TaskId>& ended) {
   began_ = now;
   batch_.clear();
   const std::size_t free = pages.claim(planner_.wanted());
-  wait_for_others(free, now);
   const bool some_come_back = source_ != nullptr && source_->holds_pages();
+  wait_for_others(free, some_come_back, now);
   planner_.admit(static_cast<std::uint32_t>(free), static_cast<std::uint32_t>(pages.pages()),
                  batch_, [&](TaskId id, bool may_begin) {
-                   if (some_come_back) return true;
                    const auto since = short_since_.find(id);
                    return since != short_since_.end() && now - since->second < others_patience &&
-                          (others_run || !may_begin);
+                          (some_come_back || others_run || !may_begin);
                  });
   if (!batch_.admitted.empty()) short_since_.clear();
   refuse(ended);
@@ -129,10 +128,11 @@ bool ModelEngine::plan(Nanoseconds now, std::vector<TaskId>& ended) {
   return used_ != 0;
 }
 
-void ModelEngine::wait_for_others(std::size_t free, Nanoseconds now) {
+void ModelEngine::wait_for_others(std::size_t free, bool some_come_back, Nanoseconds now) {
   const KvPages& pages = text_.pages();
+  const bool others_have = (pages.is_attached() || some_come_back) && free < pages.pages();
   // Those who run here are waited for, however long they take.
-  if (planner_.runs() || !pages.is_attached() || free >= pages.pages()) return short_since_.clear();
+  if (planner_.runs() || !others_have) return short_since_.clear();
   for (const TaskId id : planner_.who_waits()) short_since_.try_emplace(id, now);
 }
 

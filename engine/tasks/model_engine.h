@@ -89,9 +89,9 @@ class ModelEngine {
   void stop(TaskId id, const Task& task);
   void fail_all(const std::string& why, std::vector<TaskId>& advanced);
   void refuse(std::vector<TaskId>& ended);
-  /// Pages may come back from another process, for which each who waits for some waits on for a
-  /// while: notes since when.
-  void wait_for_others(std::size_t free, Nanoseconds now);
+  /// Pages may come back from another process, or from reads (`some_come_back`), for which each who
+  /// waits for some waits on for a while: notes since when.
+  void wait_for_others(std::size_t free, bool some_come_back, Nanoseconds now);
   std::size_t run_pictures(std::span<Slot> slots);
   bool run_steps();
   void forward(std::span<Slot> slots);

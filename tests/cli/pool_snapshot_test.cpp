@@ -59,7 +59,7 @@ TEST_CASE("one snapshot shows what is, two what has happened by the second") {
         "  tokens   800 that prompts may find; 4 layers, keys and values of 32 in f32\n"
         "  prompts  6 of 600 tokens: from memory 300 (50.0 %), from other machines 120 (20.0 %), "
         "computed 180 (30.0 %)\n"
-        "  kept     of 400 pages that were asked for lately 100 (25.0 %) were there; by the best "
+        "  kept     of a sample of 400 pages asked for lately 100 (25.0 %) were there; by the best "
         "choice 150 (37.5 %)\n"
         "  machines 6 pages pulled, 96.0 KiB; 0 served, 0 bytes\n"
         "  sessions 1\n"

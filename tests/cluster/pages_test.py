@@ -92,7 +92,7 @@ def pools_are_seen(up: Up, where: str):
     check("a (reader): " in ask("sessions").stdout, f"{where}: {ask('sessions').stdout}")
 
 
-def pulled(folder: str, want: dict, ways, more: str, where: str, served: str = "served_pages"):
+def pulled(folder: str, want: dict, ways, more: str, where: str, served: str = "served_pages", few_are_sent: bool = False):
     # Whoever does not hear from another in time computes for itself, and asks for the rest in messages where a read
     # is late: on a slow machine all may.
     for last in (False, False, True):
@@ -101,14 +101,17 @@ def pulled(folder: str, want: dict, ways, more: str, where: str, served: str = "
         pages = {name: up.count(name, "pulled_pages") for name in ("read", "write")}
         reads = {name: up.count(name, "pulled_by_reading") for name in pages}
         by_reading = pages if served == "served_places" else dict.fromkeys(pages, 0)
-        if last or (pages["write"] > 0 and reads == by_reading):
+        # Where they are far, those of a prompt that lacks few come with the answer.
+        as_wanted = 0 < reads["write"] <= pages["write"] if few_are_sent else reads == by_reading
+        if last or (pages["write"] > 0 and as_wanted):
             break
         up.stop()
     check(pages["write"] > 0, f"{where}: no page was pulled")
-    check(reads == by_reading, f"{where}: {reads} of {pages} were read")
+    check(as_wanted, f"{where}: {reads} of {pages} were read")
     pools_are_seen(up, where)
     for one, other in (("read", "write"), ("write", "read")):
-        check(up.count(one, "pulled_pages") <= up.count(other, served),
+        sent = up.count(other, "served_pages") if few_are_sent else 0
+        check(up.count(one, "pulled_pages") <= up.count(other, served) + sent,
               f"{where}: {one} pulled more pages than {other} served")
         check(up.count(one, "pulls_broken") == 0, f"{where}: {one} got broken pages")
     up.stop()
@@ -179,10 +182,10 @@ def with_keys(folder: str, want: dict):
         f", address: tcp://127.0.0.1:{ports[1 + 2 * i]}, pages: tcp://127.0.0.1:{ports[2 + 2 * i]}"
         for i in range(2)]
     # Read where they stand, encrypted; in messages if one of the two says so.
-    pulled(folder, want, ways, "keys: keys\n", "tcp with keys", "served_places")
+    pulled(folder, want, ways, "keys: keys\n", "tcp with keys", "served_places", few_are_sent=True)
     in_messages = ways[:2] + [ways[2].replace("pages: ", "pages: { by: message, address: ") + " }"]
     pulled(folder, want, in_messages, "keys: keys\n", "tcp with keys, in messages")
-    pulled(folder, want, ways, "", "tcp without keys", "served_places")
+    pulled(folder, want, ways, "", "tcp without keys", "served_places", few_are_sent=True)
     write_cluster(folder, ways, "keys: keys\n")
     os.unlink(f"{folder}/keys/kv-pages.secret")
     done = subprocess.run([SLUICE, "node", "--cluster", f"{folder}/cluster.yaml", "--name", "read"],

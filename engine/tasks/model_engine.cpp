@@ -94,12 +94,14 @@ bool ModelEngine::plan(Nanoseconds now, std::vector<TaskId>& ended) {
   const std::size_t free = pages.claim(planner_.wanted());
   const bool some_come_back = source_ != nullptr && source_->holds_pages();
   wait_for_others(free, some_come_back, now);
+  const auto waits_on = [&](TaskId id, bool may_begin) {
+    const auto since = short_since_.find(id);
+    return since != short_since_.end() && now - since->second < others_patience &&
+           (some_come_back || others_run || !may_begin);
+  };
+  // By reference: each step comes here, and takes no memory.
   planner_.admit(static_cast<std::uint32_t>(free), static_cast<std::uint32_t>(pages.pages()),
-                 batch_, [&](TaskId id, bool may_begin) {
-                   const auto since = short_since_.find(id);
-                   return since != short_since_.end() && now - since->second < others_patience &&
-                          (some_come_back || others_run || !may_begin);
-                 });
+                 batch_, std::ref(waits_on));
   if (!batch_.admitted.empty()) short_since_.clear();
   refuse(ended);
   // Those that are left there when something throws were never granted their pages.

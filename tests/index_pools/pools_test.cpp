@@ -233,19 +233,20 @@ TEST_CASE("a server that is killed, stopped or emptied costs no prompt anything 
   Machine owner(hub, server, 1), asks(hub, server, 2);
   std::int32_t kind = 0;
   const Questions questions(hub);
+  constexpr std::int32_t pages = 5;  // of fewer the content would be asked for at once
   const auto pull_anew = [&] {
-    owner.compute(++kind, 3);
+    owner.compute(++kind, pages);
     const std::size_t before = questions.count;
-    CHECK(asks.pull(kind, 3) == 3 * page_tokens);
+    CHECK(asks.pull(kind, pages) == pages * page_tokens);
     return questions.count - before;
   };
   const auto is_used_again = [&] {
     return until([&] {
-      owner.compute(++kind, 3);
+      owner.compute(++kind, pages);
       if (!owner.is_told() || !asks.is_told()) return false;
       const std::size_t before = questions.count;
       // On a slow machine an answer may come too late, and the prompt is computed.
-      return asks.pull(kind, 3) == 3 * page_tokens && questions.count == before;
+      return asks.pull(kind, pages) == pages * page_tokens && questions.count == before;
     });
   };
   REQUIRE(is_used_again());

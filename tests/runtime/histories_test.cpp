@@ -184,7 +184,7 @@ TEST_CASE("a call that the loss of its machine has ended is no part of what was 
   INFO((in_place ? "in place" : "moved") << (is_remembered ? ", remembered" : ""));
   World world(
       {{front}, in_place ? std::vector<std::uint32_t>{gpu} : std::vector{gpu, disk}, {front}});
-  Gate reached, let_go;
+  Gate reached, let_go, remembered;
   const auto hold = [&](const std::string& text) {
     if (text != "lost ") return;
     reached.open();
@@ -192,6 +192,10 @@ TEST_CASE("a call that the loss of its machine has ended is no part of what was 
   };
   // What the role has remembered and not told goes with the life in which it was said.
   (is_remembered ? world.after : world.before) = hold;
+  if (!is_remembered)
+    world.after = [&](const std::string& text) {
+      if (text == "lost ") remembered.open();
+    };
   CHECK(world.say("s", "one ") == "one  ");
   std::thread caller([&] {
     const auto [outcome, came] = world.cluster->call("s", "lost ");
@@ -202,6 +206,8 @@ TEST_CASE("a call that the loss of its machine has ended is no part of what was 
   world.lose(gpu);
   caller.join();
   let_go.open();
+  // A role that remembers it later still, when its session is settled anew, would keep it.
+  if (!is_remembered) remembered.wait();
   if (in_place) world.come_back(gpu);
   CHECK(world.say("s", "two ") == "one two  ");
   CHECK(world.say("s", "three ") == "one two three  ");

@@ -168,8 +168,9 @@ class World:
         os.kill(pid, signal.SIGCONT)
 
     def reached(self, at: tuple, how: signal.Signals, pid: int | None, trigger, what: str, must: bool):
-        """How many calls are under way when `at` is passed. Calls do not come so far while the home notices only now that a
-        registry has died in the case before, and has met the next one: then they are asked once more."""
+        """How many calls are under way when `at` is passed; None: it was not. Behind a registry's death calls go on until
+        the home notices it, and are refused until it has met the next registry. Those of the case that follows may be
+        refused so, and never come to `at`: then calls are asked once more."""
         for last in (not must, True):
             path = self.arm(*at, how, pid)
             try:

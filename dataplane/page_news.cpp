@@ -1,21 +1,37 @@
 #include "dataplane/page_news.h"
 
+#include <algorithm>
+#include <limits>
 #include <string>
 
 namespace sluice {
 
-void PageNews::published(const pages::ToldPage& page) {
-  if (!by_word_.emplace(page.key.words[0], next_).second) return;
-  pages_.emplace(next_++, page);
+namespace {
+
+constexpr std::size_t no_place = std::numeric_limits<std::size_t>::max();
+constexpr std::size_t gone_least = 64;  // before the list is shortened
+
+}  // namespace
+
+void PageNews::published(Page page, const pages::ToldPage& told) {
+  if (page >= places_.size()) places_.resize(page + 1, no_place);
+  if (places_[page] != no_place) return;
+  places_[page] = pages_.size();
+  pages_.push_back({next_++, page, told});
   for (auto& [peer, follower] : followers_)
     if (follower.waits) tell(peer, follower);
 }
 
-void PageNews::dropped(const PageKey& key) {
-  const auto it = by_word_.find(key.words[0]);
-  if (it == by_word_.end()) return;
-  pages_.erase(it->second);
-  by_word_.erase(it);
+void PageNews::dropped(Page page) {
+  if (page >= places_.size() || places_[page] == no_place) return;
+  pages_[std::exchange(places_[page], no_place)].page = no_page;
+  if (++gone_ >= gone_least && gone_ * 2 > pages_.size()) shorten();
+}
+
+void PageNews::shorten() {
+  std::erase_if(pages_, [](const Told& one) { return one.page == no_page; });
+  gone_ = 0;
+  for (std::size_t place = 0; place < pages_.size(); ++place) places_[pages_[place].page] = place;
 }
 
 void PageNews::lost(PeerLife peer) { followers_.erase(peer); }
@@ -33,10 +49,11 @@ bool PageNews::take(PeerLife peer, const pages::Follow& follow) {
 
 void PageNews::tell(PeerLife peer, Follower& follower) {
   pages::Published told;
-  for (auto it = pages_.upper_bound(follower.since);
+  for (auto it = std::ranges::upper_bound(pages_, follower.since, {}, &Told::number);
        it != pages_.end() && told.pages.size() < pages::told_most; ++it) {
-    told.pages.push_back(it->second);
-    told.last = it->first;
+    if (it->page == no_page) continue;
+    told.pages.push_back(it->told);
+    told.last = it->number;
   }
   if (told.pages.empty()) return;
   told.mark = marks_.root({"mark", "", std::to_string(++marks_made_), ""}).words[0];

@@ -11,12 +11,12 @@
 #pragma once
 
 #include <map>
-#include <unordered_map>
 #include <utility>
 #include <vector>
 
 #include "base/peer_port.h"
 #include "dataplane/page_server.h"
+#include "dataplane/page_table.h"
 
 namespace sluice {
 
@@ -25,9 +25,10 @@ class PageNews {
   /// `marks`: random, and told nobody.
   explicit PageNews(const PageKeys::Secret& marks) : marks_(marks) {}
 
-  /// What happens in the pool, in its order: a page behind its parent, which goes after it.
-  void published(const pages::ToldPage& page);
-  void dropped(const PageKey& key);
+  /// What happens in the pool, in its order: a page behind its parent, which goes after it. Each is
+  /// told once until it is dropped.
+  void published(Page page, const pages::ToldPage& told);
+  void dropped(Page page);
 
   void met(PeerLife peer) { followers_[peer]; }
   void lost(PeerLife peer);
@@ -40,17 +41,27 @@ class PageNews {
   std::uint64_t told() const { return told_; }
 
  private:
+  struct Told {
+    std::uint64_t number = 0;
+    Page page = no_page;  // none: it was given up
+    pages::ToldPage told;
+  };
   struct Follower {
     std::uint64_t since = 0, mark = 0;
     bool waits = false;  // for what comes
   };
   void tell(PeerLife peer, Follower& follower);
+  /// Leaves out what was given up.
+  void shorten();
 
   PageKeys marks_;
   std::uint64_t marks_made_ = 0;
   std::uint64_t next_ = 1;
-  std::map<std::uint64_t, pages::ToldPage> pages_;            // by number
-  std::unordered_map<std::uint64_t, std::uint64_t> by_word_;  // a key's first, as in the pool
+  // Each page that a pool publishes and gives up comes by here, asked for or not: no memory is
+  // taken for it and nothing is searched.
+  std::vector<Told> pages_;          // by number
+  std::vector<std::size_t> places_;  // in `pages_`, by page; `no_place`: none
+  std::size_t gone_ = 0;             // of `pages_`
   std::map<PeerLife, Follower> followers_;
   std::vector<PeerMessage> out_;
   std::uint64_t told_ = 0;

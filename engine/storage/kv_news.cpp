@@ -17,16 +17,15 @@ void KvNews::published(Page page) {
   const PageTable& table = pool_.table();
   const Page parent = table.parent(page);
   const std::lock_guard lock(mutex_);
-  news_.published({table.key(page), parent == no_page ? PageKey{} : table.key(parent)});
+  news_.published(page, {table.key(page), parent == no_page ? PageKey{} : table.key(parent)});
   send();
 }
 
 void KvNews::dropped(Page page) {
   next_.dropped(page);
-  const PageKey& key = pool_.table().key(page);
-  if (dropped_) dropped_(key);
+  if (dropped_) dropped_(pool_.table().key(page));
   const std::lock_guard lock(mutex_);
-  news_.dropped(key);
+  news_.dropped(page);
 }
 
 void KvNews::met(PeerLife peer) {

@@ -34,13 +34,13 @@ struct Teller {
       publish(page / 3);
       there.insert(page);
     }
-    news.published({key_of(page), page >= 3 ? key_of(page / 3) : none()});
+    news.published(static_cast<Page>(page), {key_of(page), page >= 3 ? key_of(page / 3) : none()});
   }
   /// With all that follow it, those first.
   void drop(std::uint64_t page) {
     if (there.erase(page) == 0) return;
     for (std::uint64_t next = page * 3; next < page * 3 + 3; ++next) drop(next);
-    news.dropped(key_of(page));
+    news.dropped(static_cast<Page>(page));
   }
 };
 

@@ -68,7 +68,7 @@ class Machine {
     if (!has_met) return;
     server_.met(peer);
     news_.met(peer);
-    for (std::uint64_t page = 0; page < 4; ++page) news_.published({key_of(page), {}});
+    for (Page page = 0; page < 4; ++page) news_.published(page, {key_of(page), {}});
     preloads_.met(peer);
     puller_.met(peer, hello_of(2), 0);
     const std::vector<PageKey> keys{key_of(0), key_of(1), key_of(2), key_of(9)};
@@ -181,8 +181,9 @@ class Machine {
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  // First whether they have met, what ends elsewhere (of a page's size, or one byte more) and whether
-  // few pages are asked for before they are found; then messages, each behind its length in two bytes, lowest first.
+  // First whether they have met, what ends elsewhere (of a page's size, or one byte more) and
+  // whether few pages are asked for before they are found; then messages, each behind its length in
+  // two bytes, lowest first.
   std::span<const std::byte> left = std::as_bytes(std::span(data, size));
   if (left.empty()) return 0;
   const auto says = [first = left[0]](unsigned bit) {

@@ -68,7 +68,8 @@ class SessionKeeper {
   /// has. None: it was settled in this life already.
   virtual std::optional<HistoryMark> ask_history(const std::string& session,
                                                  const std::string& role, std::uint32_t life) = 0;
-  /// The answer: the session goes on from there. `is_told`: what is said is told from now on.
+  /// The answer: from there the session's next activation goes on. One of an earlier life may be
+  /// under way still, and what it leaves is void. `is_told`: what is said is told from now on.
   /// Errors: corrupt (no history that this model's roles have made, and the session begins anew).
   virtual Result<void> settle_history(const std::string& session, const std::string& role,
                                       std::uint32_t life, const KeptHistory& kept,

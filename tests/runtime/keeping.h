@@ -38,18 +38,28 @@ class Kept : public GlobalParam, public SessionKeeper {
     row.life = life;
     row.is_told = is_told;
     told_.erase(session);
-    if (kept.is_there) cut(row, kept.part.behind.count);
+    Settled settled{kept.is_there, kept.part.behind.count, {}};
     for (const HistoryRecord& record : kept.part.records) {
       std::string text(reinterpret_cast<const char*>(record.data()), record.size());
       if (text == "unsound") {
-        cut(row, 0);
-        row.told = 0;
+        row.settled = Settled{true, 0, {}};
         return Error{ErrorCode::corrupt, "it is unsound"};
       }
-      add(row, std::move(text));
+      settled.texts.push_back(std::move(text));
     }
-    row.told = kept.is_there ? row.said.size() : 0;
+    row.settled = std::move(settled);
     return {};
+  }
+  /// An activation begins: behind what one of an earlier life may have left since it was settled.
+  void begin(const std::string& session) {
+    const std::lock_guard lock(mutex_);
+    Row& row = rows_[session];
+    const std::optional<Settled> settled = std::exchange(row.settled, {});
+    if (!settled) return;
+    if (settled->is_there) cut(row, settled->behind);
+    for (const std::string& text : settled->texts) add(row, text);
+    row.told = settled->is_there ? row.said.size() : 0;
+    told_.erase(session);
   }
   void history_dropped(const std::string& session, const std::string&) override {
     const std::lock_guard lock(mutex_);
@@ -87,12 +97,18 @@ class Kept : public GlobalParam, public SessionKeeper {
   std::atomic<int> drops{0};
 
  private:
+  struct Settled {
+    bool is_there = false;
+    std::size_t behind = 0;
+    std::vector<std::string> texts{};
+  };
   struct Row {
     std::vector<std::string> said;
     std::vector<std::uint64_t> chain;
     std::size_t told = 0;
     std::uint32_t life = 0;
     bool is_told = false;
+    std::optional<Settled> settled{};
   };
   static HistoryMark mark(const Row& row, std::size_t count) {
     return {static_cast<std::uint32_t>(count), count == 0 ? 0 : row.chain[count - 1]};
@@ -120,6 +136,7 @@ class KeepingRole final : public Role {
       : kept_(kept), name_(std::move(name)), before_(std::move(before)), after_(std::move(after)) {}
   Result<void> run(Activation& activation) override {
     const std::string text = activation.input("x")->text;
+    kept_.begin(std::string(activation.session()));
     before_(text);
     activation.yield("v", make_text(kept_.say(std::string(activation.session()), name_, text)));
     after_(text);

@@ -4,8 +4,10 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <string>
 
 #include "base/payload.h"
+#include "base/result.h"
 #include "engine/tasks/generation.h"
 
 namespace sluice::chat {
@@ -23,6 +25,14 @@ inline GenerationOptions options_of(const Payload& text, std::size_t tokens_max)
   options.sampling.top_p = static_cast<float>(option("top_p_milli", 1000)) / 1000.0F;
   options.seed = static_cast<std::uint64_t>(option("seed", 0));
   return options;
+}
+
+/// What a message that is to go behind the first `step` turns of its session gets where there are
+/// fewer.
+inline Error no_such_turn(std::size_t step, std::size_t turns) {
+  return invalid_argument("step is " + std::to_string(step) + ", and the session has had " +
+                          std::to_string(turns) + (turns == 1 ? " turn" : " turns") +
+                          ": say one that it has had, or leave `step` out to go on behind all");
 }
 
 }  // namespace sluice::chat

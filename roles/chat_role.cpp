@@ -101,17 +101,18 @@ void ChatRole::take(Piece& piece, SharedEngine::Turn& mine, std::vector<StepOutc
     return ended.push_back(
         {&activation, Error{ErrorCode::cancelled, "an earlier piece of this turn failed"}});
   // What another call began to say and did not end was not said.
-  if (session.call != activation.call()) session.pending = {"user", "", {}};
+  if (session.call != activation.call()) session.drop_pending();
   session.call = activation.call();
   for (Look& look : piece.looks) session.pending.pictures.push_back(std::move(look.picture));
   for (const PayloadRef& text : activation.inputs("text")) {
     session.pending.text += text->text;
+    session.step = text->attribute("step").value_or(session.step);
     if (!outcome.ok() || text->attribute("generate").value_or(1) == 0) continue;
     outcome = begin_or_leave(activation, session, *text, mine);
     if (outcome.ok()) return;  // ends when the answer does
   }
   if (!outcome.ok()) {
-    session.pending = {"user", "", {}};
+    session.drop_pending();
     session.failed_call = activation.call();
   }
   ended.push_back({&activation, std::move(outcome)});
@@ -120,7 +121,7 @@ void ChatRole::take(Piece& piece, SharedEngine::Turn& mine, std::vector<StepOutc
 Result<void> ChatRole::begin(Activation& activation, ChatSession& session, const Payload& text,
                              SharedEngine::Turn& mine) {
   const ChatModel& model = engine_.model;
-  session.messages.push_back(std::exchange(session.pending, {"user", "", {}}));
+  if (Result<void> asked = session.ask(); !asked.ok()) return asked;
   Result<std::vector<std::int32_t>> prompt = model.tokens(session.messages);
   GenerationOptions options = options_of(text, tokens_max_);
   options.share_prefix = share_prefixes_;
@@ -130,7 +131,7 @@ Result<void> ChatRole::begin(Activation& activation, ChatSession& session, const
       prompt.ok() ? model.begin_with(*prompt, session.messages, std::move(options))
                   : Result<Generation>(prompt.error());
   if (!generation.ok()) {
-    session.messages.pop_back();
+    session.unsay();
     return generation.error();
   }
   sessions_.go_on_behind(session, *generation, mine.engine().planner());
@@ -145,11 +146,10 @@ Result<void> ChatRole::begin(Activation& activation, ChatSession& session, const
 /// Where memory runs out the session is as if the message had not been said, and waits for nobody.
 Result<void> ChatRole::begin_or_leave(Activation& activation, ChatSession& session,
                                       const Payload& text, SharedEngine::Turn& mine) {
-  const std::size_t said = session.messages.size();
   try {
     return begin(activation, session, text, mine);
   } catch (const std::exception& e) {
-    if (session.messages.size() > said) session.messages.pop_back();
+    session.unsay();
     session.answering = false;
     return thrown(e);
   }
@@ -357,7 +357,7 @@ void ChatRole::take_back(const HandedAnswer& handed) {
   ChatSession* const session = sessions_.find(handed.session, handed.role);
   if (session == nullptr || session->id != handed.session_id) return;
   session->answering = false;
-  session->messages.pop_back();
+  session->unsay();
 }
 
 /// The task stays in the engine: its answer's pages are nobody else's until it is gone on with.
@@ -454,13 +454,13 @@ void ChatRole::finish(Turn& turn, SharedEngine::Turn& mine, std::vector<StepOutc
     session->tokens = std::move(turn.prompt);
     session->tokens.insert(session->tokens.end(), done.tokens.begin(), done.tokens.end());
     if (outcome.ok()) {
-      session->messages.push_back({"assistant", done.text, {}});
+      session->answer(done.text);
       // Of a call that may have ended for its caller before it is told with the next turn.
       if (!turn.activation->cancelled())
         sessions_.histories().said(std::string(turn.activation->session()), turn.role,
                                    session->messages, 2, session->messages.size());
     } else {
-      session->messages.pop_back();  // as if it had not been asked
+      session->unsay();
       session->failed_call = turn.activation->call();
     }
   }

@@ -6,6 +6,7 @@
 #include <iterator>
 #include <limits>
 
+#include "roles/chat_options.h"
 #include "roles/kv_pages.h"
 #include "roles/saved_message.h"
 
@@ -143,6 +144,38 @@ Result<ChatEngine*> ChatSessions::engine(const std::string& directory, kernels::
   return engine_.get();
 }
 
+void ChatSession::drop_pending() {
+  pending = {"user", "", {}};
+  step = -1;
+}
+
+Result<void> ChatSession::ask() {
+  const std::size_t turns = messages.size() / 2;  // a message and its answer
+  const std::size_t kept = step < 0 ? turns : static_cast<std::size_t>(step);
+  if (kept > turns) return chat::no_such_turn(kept, turns);
+  messages.reserve(2 * kept + 2);
+  replaced.assign(std::make_move_iterator(messages.begin() + static_cast<std::ptrdiff_t>(2 * kept)),
+                  std::make_move_iterator(messages.end()));
+  messages.resize(2 * kept);
+  messages.push_back(std::move(pending));
+  asks = true;
+  drop_pending();
+  return {};
+}
+
+void ChatSession::answer(std::string text) {
+  messages.push_back({"assistant", std::move(text), {}});
+  asks = false;
+  replaced.clear();
+}
+
+void ChatSession::unsay() {
+  if (!std::exchange(asks, false)) return;
+  messages.pop_back();
+  std::ranges::move(replaced, std::back_inserter(messages));
+  replaced.clear();
+}
+
 ChatSession& ChatSessions::session(std::string_view name, std::string_view role) {
   if (ChatSession* found = find(name, role)) return *found;
   ChatSession& made = sessions_[{std::string(name), std::string(role)}];
@@ -193,7 +226,7 @@ void ChatSessions::drop_handed(ChatSession& session, ModelEngine& engine) {
     handed_.erase(it);
   }
   session.answering = false;
-  session.messages.pop_back();
+  session.unsay();
 }
 
 void ChatSessions::drop_late(ModelEngine& engine) {
@@ -314,7 +347,7 @@ void ChatSessions::take_said(SaidAnswer said) {
   if (session == nullptr || session->id != handed->session_id) return;
   session->answering = false;
   if (!said.ok) {
-    session->messages.pop_back();
+    session->unsay();
     session->failed_call = session->call;
     return;
   }
@@ -323,7 +356,7 @@ void ChatSessions::take_said(SaidAnswer said) {
     session->sequence = std::move(kept->generation.sequence);
   session->tokens = std::move(handed->prompt);
   session->tokens.insert(session->tokens.end(), said.tokens.begin(), said.tokens.end());
-  session->messages.push_back({"assistant", std::move(said.text), {}});
+  session->answer(std::move(said.text));
   // The machine that has said it tells it.
   histories_.said(handed->session, handed->role, session->messages, 1, session->messages.size(),
                   true);

@@ -28,9 +28,22 @@ namespace sluice {
 
 /// A chat so far. While an answer is being made its pages are with the generation.
 struct ChatSession {
+  /// What was begun to be said is not.
+  void drop_pending();
+  /// What is pending is said: behind all messages, or in place of what stands behind the first
+  /// `step` turns. Errors: invalid_argument (there are fewer).
+  Result<void> ask();
+  /// The message is answered; what it stood in place of is gone.
+  void answer(std::string text);
+  /// As if the message had not been said. Nothing where none waits for its answer.
+  void unsay();
+
   std::uint64_t id = 0;  // a session that ends and begins anew is another one
   std::vector<ChatMessage> messages;
   ChatMessage pending{"user", "", {}};  // of the turn that is being said
+  std::int64_t step = -1;               // of that turn; negative: it goes behind all
+  bool asks = false;                    // the last message has no answer yet
+  std::vector<ChatMessage> replaced;    // by that message, until it is answered
   std::uint64_t call = 0;               // whose turn that is
   std::uint64_t failed_call = 0;        // whose turn failed: the rest of it is refused
   KvSequence sequence;                  // of the first `sequence.tokens()` tokens below

@@ -7,6 +7,7 @@
 #include "engine/tasks/generation.h"
 #include "engine/text/unknown_words.h"
 #include "graph/diagnostic.h"
+#include "roles/chat_options.h"
 #include "roles/chat_role.h"
 #include "roles/check_model.h"
 #include "roles/contents.h"
@@ -79,6 +80,8 @@ class LanguageModel final : public SteppedRole {
   void look_at_all(SharedEngine::Turn& mine);
   /// When no other turn of its session is under way, for it changes what the session has said.
   Result<void> begin(Turn& turn, SharedEngine::Turn& mine);
+  /// Of a turn that stands in place of those behind the first `step`.
+  Result<void> go_back(Conversation& conversation, const Activation& activation);
   Result<Said> read(Turn& turn, Conversation& conversation);
   Result<void> append_pictures(const Activation& activation, Conversation& conversation,
                                std::vector<float>& rows);
@@ -179,6 +182,24 @@ Result<Said> LanguageModel::read(Turn& turn, Conversation& conversation) {
   return said;
 }
 
+Result<void> LanguageModel::go_back(Conversation& conversation, const Activation& activation) {
+  std::int64_t step = -1;
+  for (const PayloadRef& hidden : activation.inputs("hidden"))
+    step = hidden->attribute("step").value_or(step);
+  std::vector<Conversation::Before>& turns = conversation.turns;
+  if (step < 0 || static_cast<std::size_t>(step) == turns.size()) return {};
+  const auto kept = static_cast<std::size_t>(step);
+  if (kept > turns.size()) return chat::no_such_turn(kept, turns.size());
+  const Conversation::Before behind = turns[kept];
+  KvSequence all = std::exchange(conversation.sequence, kv_.pool().fork(conversation.sequence));
+  kv_.pool().truncate(conversation.sequence, behind.tokens);
+  conversation.replaced = Conversation::Replaced{
+      std::move(all), std::exchange(conversation.unwritten, behind.unwritten),
+      std::exchange(conversation.latents, behind.latents), turns};
+  turns.resize(kept);
+  return {};
+}
+
 Result<void> LanguageModel::begin(Turn& turn, SharedEngine::Turn& mine) {
   const Activation& activation = *turn.activation;
   Conversation& conversation = kv_.conversation(activation.session());
@@ -187,6 +208,12 @@ Result<void> LanguageModel::begin(Turn& turn, SharedEngine::Turn& mine) {
   // What another call began and did not end (it was cancelled between two pieces) was not said.
   if (conversation.in_turn && conversation.call != activation.call()) roll_back(conversation);
   kv_.withdraw(conversation);  // a drawing that has not begun is of what stands no more
+  if (!conversation.in_turn) {
+    if (Result<void> back = go_back(conversation, activation); !back.ok()) {
+      conversation.failed_call = activation.call();
+      return back;
+    }
+  }
   turn.conversation = conversation.id;
   if (!conversation.in_turn)
     conversation.before = {conversation.sequence.tokens(), conversation.unwritten,
@@ -228,10 +255,17 @@ void LanguageModel::start(Turn& turn, Conversation& conversation, Generation gen
 void LanguageModel::roll_back(Conversation& conversation) {
   // Fewer tokens than before: the session has ended meanwhile, and begun anew.
   if (conversation.sequence.tokens() < conversation.before.tokens) return;
+  conversation.in_turn = false;
+  if (auto replaced = std::exchange(conversation.replaced, std::nullopt)) {
+    conversation.sequence = std::move(replaced->sequence);
+    conversation.unwritten = std::move(replaced->unwritten);
+    conversation.latents = std::move(replaced->latents);
+    conversation.turns = std::move(replaced->turns);
+    return;
+  }
   kv_.pool().truncate(conversation.sequence, conversation.before.tokens);
   conversation.unwritten = conversation.before.unwritten;
   conversation.latents = conversation.before.latents;
-  conversation.in_turn = false;
 }
 
 void LanguageModel::finish(Turn& turn, Result<void> result, SharedEngine::Turn& mine) {
@@ -314,6 +348,10 @@ void LanguageModel::advance(Turn& turn, SharedEngine::Turn& mine) {
     if (stage == Turn::Stage::marks)
       if (Result<void> asked = yield_drawing(turn, conversation); !asked.ok())
         return finish(turn, asked, mine);
+    if (stage != Turn::Stage::reads) {
+      conversation.turns.push_back(conversation.before);
+      conversation.replaced.reset();
+    }
   }
   finish(turn, {}, mine);
 }

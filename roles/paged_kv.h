@@ -9,6 +9,7 @@
 
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -30,6 +31,13 @@ struct Conversation {
     std::vector<std::int32_t> unwritten;
     Tensor latents;
   };
+  /// What the last turn stands in place of.
+  struct Replaced {
+    KvSequence sequence;
+    std::vector<std::int32_t> unwritten;
+    Tensor latents;
+    std::vector<Before> turns;
+  };
   std::uint64_t id = 0;  // a session that ends and begins anew is another one
   KvSequence sequence;   // while it is not with an answer
   bool is_answering = false;
@@ -39,6 +47,8 @@ struct Conversation {
   bool in_turn = false;  // <user> stands, <assistant> does not yet
   Tensor latents;        // of the last picture, for a drawing that starts from it
   Before before;
+  std::vector<Before> turns;         // what stood before each that was answered
+  std::optional<Replaced> replaced;  // until that turn is answered
   std::uint64_t call = 0;         // whose turn the last one is
   std::uint64_t failed_call = 0;  // whose turn failed: the rest of it is refused
   std::uint64_t offered = 0;  // under which its pages are offered for a drawing; 0: they are not

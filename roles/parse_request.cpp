@@ -26,14 +26,15 @@ struct Option {
   double scale;  // the attribute is the value times this
   double least, most;
 };
-constexpr std::array<Option, 8> options_known{{{"max_tokens", "max_tokens", 1, 1, 99'999},
+constexpr std::array<Option, 9> options_known{{{"max_tokens", "max_tokens", 1, 1, 99'999},
                                                {"temperature", "temperature_milli", 1000, 0, 100},
                                                {"top_k", "top_k", 1, 0, 1'000'000},
                                                {"top_p", "top_p_milli", 1000, 0.001, 1},
                                                {"seed", "seed", 1, 0, 9'007'199'254'740'991},
                                                {"steps", "steps", 1, 1, 1000},
                                                {"guidance", "guidance_milli", 1000, 0, 100},
-                                               {"strength", "strength_milli", 1000, 0.001, 1}}};
+                                               {"strength", "strength_milli", 1000, 0.001, 1},
+                                               {"step", "step", 1, -1, 1'000'000}}};
 
 Error wrong(const std::string& what) { return invalid_argument("the request: " + what); }
 
@@ -182,6 +183,16 @@ class ParseRequest final : public Role {
   }
 
  private:
+  /// Behind which turn of the session a message goes is known before its first piece is read.
+  static void send_step(Activation& activation, const Attributes& attributes) {
+    const auto step = std::ranges::find(attributes, "step", &Attributes::value_type::first);
+    if (step == attributes.end()) return;
+    auto* const leading = new Payload;
+    leading->type = ValueType::text;
+    leading->attributes = {{"generate", 0}, *step};
+    activation.yield("text", PayloadRef(leading));
+  }
+
   static Result<void> send(Activation& activation, const Json& request, Attributes attributes) {
     const auto content = request.find("content");
     if (content != request.end() && content->is_array() && content->empty())
@@ -203,6 +214,7 @@ class ParseRequest final : public Role {
     if (!words &&
         std::ranges::none_of(pieces, [](const Piece& piece) { return bool(piece.image); }))
       return invalid_argument("the prompt is empty: say what you want to know or draw");
+    if (pieces.size() > 1 || pieces[0].image) send_step(activation, attributes);
     attributes.emplace_back("generate", 1);
     auto* closing = new Payload;
     closing->type = ValueType::text;

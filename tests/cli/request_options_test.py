@@ -2,6 +2,7 @@
 
     request_options_test.py SLUICE REPOSITORY
 """
+import json
 import os
 import subprocess
 import sys
@@ -44,6 +45,28 @@ def answers_into(ask):
     expect("one token, and no more", len(one) == 1 and greedy.split()[0] == one[0], one)
 
 
+def going_back():
+    """A session's message may go behind an earlier turn of it."""
+    def line(session, *texts, **options):
+        content = [{"type": "text", "text": text} for text in texts]
+        return json.dumps({"session": session, "inputs": {"request": {"content": content, "options": options}}})
+    asked = ("what color is the circle", "how many shapes are there")
+    lines = [line("a", asked[0]), line("a", asked[0]), line("a", asked[1], step=1), line("a", "how many shapes", "are there", step=0),
+             line("a", asked[0], step=7), line("a", asked[0], step=-1),
+             line("b", asked[0]), line("b", asked[1]), line("c", asked[1]), line("c", asked[0])]
+    with tempfile.TemporaryDirectory() as folder:
+        done = subprocess.run([SLUICE, "run", "workflows/image_chat.yaml", "--calls", "-", "--out", folder], cwd=ROOT,
+                              input="\n".join(lines), capture_output=True, text=True, timeout=300)
+    came = {one["line"]: one for one in map(json.loads, done.stdout.splitlines())}
+    expect("each line has its result", len(came) == len(lines), done)
+    texts = [came[number].get("outputs", {}).get("text") for number in range(1, len(lines) + 1)]
+    expect("behind the first turn the second is as if it had not been", texts[2] == texts[7], texts)
+    expect("behind none a session begins anew", texts[3] == texts[8], texts)
+    expect("behind a turn that it has not had is an error", not came[5]["ok"] and
+           "step is 7, and the session has had 1 turn: " in came[5]["error"]["message"], came[5])
+    expect("which changes nothing", texts[5] == texts[9], texts)
+
+
 def drawings():
     with tempfile.TemporaryDirectory() as folder:
         drawn = {}
@@ -70,6 +93,7 @@ def drawings():
 
 def main():
     answers()
+    going_back()
     drawings()
     for failure in failures:
         print(failure)

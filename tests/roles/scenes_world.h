@@ -4,6 +4,7 @@
 #include <catch2/catch.hpp>
 #include <deque>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "fake_activation.h"
@@ -48,14 +49,15 @@ struct ScenesWorld {
     return kv().conversation(session).sequence;
   }
 
-  /// A piece of a turn; the last one asks for the answer.
+  /// A piece of a turn; the last one asks for the answer. `step`: behind so many turns.
   FakeActivation& say(const std::string& text, std::uint64_t call, bool last = true,
-                      const std::string& session = "s") {
+                      const std::string& session = "s", std::optional<std::int64_t> step = {}) {
     FakeActivation embed("embed", session);
     auto* payload = new Payload;
     payload->type = ValueType::text;
     payload->text = text;
     if (!last) payload->attributes = {{"generate", 0}};  // without it a text is a whole message
+    if (step) payload->attributes.emplace_back("step", *step);
     embed.give("text", PayloadRef(payload));
     std::vector<StepOutcome> embedded;
     SteppedRole& embedder = *embedder_();

@@ -54,22 +54,14 @@ Result<void> check_shared_kv(const std::string& path) {
                           " cannot be pulled by other machines");
 }
 
-/// Whether roles over them can be in several processes.
-Result<void> check_kv_of_processes(const std::string& path) {
-  const Result<ModelKind> kind = kind_of_model(path);
-  if (!kind.ok()) return kind.error();
-  if (*kind == ModelKind::drawing || *kind == ModelKind::chat) return {};
-  return invalid_argument("the pages of a model that " +
-                          std::string(*kind == ModelKind::policy ? "acts" : "does not answer") +
-                          " are used by roles of one process");
-}
-
+/// Between roles in several processes.
 Result<std::unique_ptr<SharedParam>> share_kv(const GlobalParamMaking& making) {
-  if (Result<void> can = check_kv_of_processes(making.model_directory); !can.ok())
-    return can.error();
+  if (Result<void> has = check_paged_kv(making.model_directory); !has.ok()) return has.error();
   const Result<Architecture> architecture = Architecture::load(making.model_directory);
   if (!architecture.ok()) return architecture.error();
-  return share_pages(*architecture->text, *making.spec);
+  return share_pages(
+      architecture->diffusion.has_value() ? architecture->diffusion->trunk : *architecture->text,
+      *making.spec);
 }
 
 Plugin over_machines(Plugin plugin) {
@@ -94,7 +86,7 @@ void add_builtin_plugins(Catalog& catalog, const TextDevice* cuda) {
     return make_paged_kv(making, cuda);
   };
   catalog.add_global_param("paged_kv", make_kv, check_paged_kv, check_shared_kv);
-  catalog.add_sharing("paged_kv", {check_kv_of_processes, share_kv});
+  catalog.add_sharing("paged_kv", {check_paged_kv, share_kv});
 }
 
 }  // namespace sluice

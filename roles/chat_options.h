@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -33,6 +34,19 @@ inline Error no_such_turn(std::size_t step, std::size_t turns) {
   return invalid_argument("step is " + std::to_string(step) + ", and the session has had " +
                           std::to_string(turns) + (turns == 1 ? " turn" : " turns") +
                           ": say one that it has had, or leave `step` out to go on behind all");
+}
+
+/// The same again, for `options_of` in another process.
+inline void add_options(const GenerationOptions& options, Payload& to) {
+  const auto milli = [](float value) { return std::llround(1000.0F * value); };
+  const auto add = [&](const char* name, std::int64_t value) {
+    to.attributes.emplace_back(name, value);
+  };
+  add("max_tokens", static_cast<std::int64_t>(options.tokens_max));
+  add("temperature_milli", milli(options.sampling.temperature));
+  add("top_k", static_cast<std::int64_t>(options.sampling.top_k));
+  add("top_p_milli", milli(options.sampling.top_p));
+  add("seed", static_cast<std::int64_t>(options.seed));
 }
 
 }  // namespace sluice::chat

@@ -11,9 +11,10 @@ constexpr std::size_t together_most = 8;
 
 }  // namespace
 
-/// `spec`: null where nobody says how many pages.
+/// `spec`: null where nobody says how many pages. `shared`: as of `GlobalParamMaking`.
 Result<std::unique_ptr<DiffusionKv>> DiffusionKv::make_for(const std::string& directory,
-                                                           const GlobalParamSpec* spec) {
+                                                           const GlobalParamSpec* spec,
+                                                           int shared) {
   const Result<Architecture> architecture = Architecture::load(directory);
   if (!architecture.ok()) return architecture.error();
   if (!architecture->diffusion.has_value())
@@ -23,7 +24,9 @@ Result<std::unique_ptr<DiffusionKv>> DiffusionKv::make_for(const std::string& di
   const auto page_tokens = static_cast<std::size_t>(own.page_tokens);
   own.pages = static_cast<std::int64_t>(2 * together_most *
                                         ((shape.patches() + page_tokens - 1) / page_tokens));
-  Result<std::unique_ptr<KvPool>> pool = make_pages(shape.trunk, spec != nullptr ? *spec : own);
+  Result<std::unique_ptr<KvPool>> pool =
+      shared >= 0 ? attach_pages(shape.trunk, *spec, shared)
+                  : make_pages(shape.trunk, spec != nullptr ? *spec : own);
   if (!pool.ok()) return pool.error();
   auto made = std::make_unique<DiffusionKv>();
   made->directory_ = directory;
@@ -32,13 +35,14 @@ Result<std::unique_ptr<DiffusionKv>> DiffusionKv::make_for(const std::string& di
 }
 
 Result<std::unique_ptr<GlobalParam>> DiffusionKv::make(const GlobalParamMaking& making) {
-  Result<std::unique_ptr<DiffusionKv>> made = make_for(making.model_directory, making.spec);
+  Result<std::unique_ptr<DiffusionKv>> made =
+      make_for(making.model_directory, making.spec, making.shared);
   if (!made.ok()) return made.error();
   return std::unique_ptr<GlobalParam>(std::move(made).value());
 }
 
 Result<std::unique_ptr<DiffusionKv>> DiffusionKv::alone(const std::string& directory) {
-  return make_for(directory, nullptr);
+  return make_for(directory, nullptr, -1);
 }
 
 Result<DiffusionHost*> DiffusionKv::host(const std::string& directory,

@@ -1,8 +1,8 @@
 // The `paged_kv` of a DiT: its checkpoint and engine, and the pages in which each step of a drawing
 // has its keys and values.
 //
-// Shared by the roles that list it, whose drawings advance together. No session keeps anything in
-// it. Thread: take a turn of the engine around every use.
+// Shared by the roles that list it, whose drawings advance together, as far as they are in one
+// process. No session keeps anything in it. Thread: take a turn of the engine around every use.
 #pragma once
 
 #include <memory>
@@ -45,7 +45,7 @@ class DiffusionKv final : public GlobalParam {
 
  private:
   static Result<std::unique_ptr<DiffusionKv>> make_for(const std::string& directory,
-                                                       const GlobalParamSpec* spec);
+                                                       const GlobalParamSpec* spec, int shared);
 
   std::string directory_;
   std::unique_ptr<KvPool> pool_;

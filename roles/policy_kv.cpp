@@ -1,6 +1,12 @@
 #include "roles/policy_kv.h"
 
+#include <sys/random.h>
+
+#include <algorithm>
+
+#include "base/sha256.h"
 #include "engine/tasks/chat_model.h"
+#include "roles/chat_options.h"
 #include "roles/check_model.h"
 #include "roles/kv_pages.h"
 
@@ -16,6 +22,28 @@ std::vector<std::int32_t> end_tokens_of(const std::string& directory,
   if (ends.empty() && tokenizer.ok() && tokenizer->word(of_paligemma) == "<eos>")
     ends.push_back(of_paligemma);
   return ends;
+}
+
+std::uint64_t random_number() {
+  std::uint64_t number = 0;
+  do SLUICE_CHECK(::getrandom(&number, sizeof number, 0) == sizeof number);
+  while (number == 0);
+  return number;
+}
+
+Error no_prefix(bool is_attached) {
+  return Error{ErrorCode::stale,
+               "the session has another prefix by now, or none: a session's prefix is its last "
+               "one, so with `calls: overlap` the next call took it away (`calls: serial` keeps "
+               "it until this call has ended); one of another paged_kv is not here" +
+                   std::string(is_attached ? ", nor one whose process has died since" : "")};
+}
+
+/// How words begin and are made behind a prefix, for who writes them in another process.
+void add_words(const PolicyPrefix& prefix, Payload& frame) {
+  const auto width = static_cast<std::int64_t>(prefix.last_row.size());
+  frame.tensor = Tensor::of_f32({width}, prefix.last_row);
+  chat::add_options(prefix.options, frame);
 }
 
 }  // namespace
@@ -40,18 +68,38 @@ Result<PolicyHost*> PolicyKv::host(const std::string& directory, kernels::Weight
     made->pictures = std::move(pictures).value();
     made->tokenizer = open_tokenizer(directory);
     made->end_tokens = end_tokens_of(directory, made->tokenizer);
+    made->weights = static_cast<std::int64_t>(sha256_prefix(
+        made->model.files() + std::to_string(static_cast<int>(made->model.format()))));
     return made;
   };
   return host_over(host_, pool(), place_.directory, directory, {format, options.budget}, make);
 }
 
-std::uint64_t PolicyKv::keep(std::string_view session, PolicyPrefix prefix) {
+Result<PayloadRef> PolicyKv::keep(std::string_view session, PolicyPrefix prefix) {
+  const bool is_attached = pool().is_attached();
+  prefix.id = is_attached ? random_number() : next_id_++;
+  prefix.used = engine_clock();
+  auto* frame = new Payload;
+  PayloadRef made(frame);
+  frame->type = ValueType::number;
+  frame->number = static_cast<std::int64_t>(prefix.id);
+  frame->attributes = {{"length", static_cast<std::int64_t>(prefix.sequence.tokens())}};
+  if (is_attached) {
+    frame->attributes.emplace_back("weights", host_->weights);
+    if (host_->model.architecture().family == Family::pi05) add_words(prefix, *frame);
+    if (Result<void> done = pool().offer(prefix.sequence, prefix.id); !done.ok())
+      return done.error();
+  }
+  forget(session);
+  prefixes_.emplace(session, std::move(prefix));
+  return made;
+}
+
+void PolicyKv::forget(std::string_view session) {
   const auto it = prefixes_.find(session);
-  PolicyPrefix& kept = it != prefixes_.end() ? it->second : prefixes_[std::string(session)];
-  kept = std::move(prefix);
-  kept.id = next_id_++;
-  kept.used = engine_clock();
-  return kept.id;
+  if (it == prefixes_.end()) return;
+  if (pool().is_attached()) pool().withdraw(it->second.id);
+  prefixes_.erase(it);
 }
 
 const PolicyPrefix* PolicyKv::find(std::string_view session, std::uint64_t id) const {
@@ -59,15 +107,33 @@ const PolicyPrefix* PolicyKv::find(std::string_view session, std::uint64_t id) c
   return it != prefixes_.end() && it->second.id == id ? &it->second : nullptr;
 }
 
-Result<const PolicyPrefix*> PolicyKv::prefix_of(std::string_view session,
-                                                const Payload* frame) const {
+Result<PolicyPrefix> PolicyKv::prefix_of(std::string_view session, const Payload* frame) {
   if (frame == nullptr) return invalid_argument("there is no prefix to go on with");
-  if (const PolicyPrefix* found = find(session, static_cast<std::uint64_t>(frame->number)))
-    return found;
-  return Error{ErrorCode::stale,
-               "the session has another prefix by now, or none: a session's prefix is its last "
-               "one, so with `calls: overlap` the next call took it away (`calls: serial` keeps "
-               "it until this call has ended); one of another paged_kv is not here"};
+  const auto id = static_cast<std::uint64_t>(frame->number);
+  if (const PolicyPrefix* found = find(session, id))
+    return PolicyPrefix{pool().fork(found->sequence), found->last_row, found->options, id, 0};
+  if (!pool().is_attached()) return no_prefix(false);
+  return accept(*frame);
+}
+
+/// Of another process. Its rows are those of that one's weights.
+Result<PolicyPrefix> PolicyKv::accept(const Payload& frame) {
+  PolicyPrefix made;
+  made.id = static_cast<std::uint64_t>(frame.number);
+  Result<std::optional<KvSequence>> taken = pool().accept(made.id);
+  if (!taken.ok()) return taken.error();
+  if (!taken->has_value()) return no_prefix(true);
+  made.sequence = *std::move(*taken);
+  if (static_cast<std::int64_t>(made.sequence.tokens()) != frame.attribute("length").value_or(-1))
+    return no_prefix(true);
+  if (frame.attribute("weights") != host_->weights)
+    return Error{ErrorCode::stale,
+                 "the prefix was read with other weights, for the checkpoint's files have changed "
+                 "since one of the two processes began: start them again"};
+  if (frame.tensor.dtype() == Dtype::f32)
+    made.last_row.assign(frame.tensor.f32().begin(), frame.tensor.f32().end());
+  made.options = chat::options_of(frame, 1);
+  return made;
 }
 
 PoolReport PolicyKv::report() const {
@@ -99,7 +165,7 @@ void PolicyKv::end_session(std::string_view session) {
   if (host_ == nullptr) return;
   SharedEngine::Turn turn(host_->shared);
   turn.was_used();
-  if (const auto it = prefixes_.find(session); it != prefixes_.end()) prefixes_.erase(it);
+  forget(session);
 }
 
 }  // namespace sluice

@@ -1,9 +1,10 @@
 // The `paged_kv` of a robot policy: its checkpoint and engine, and the prefix that each session's
 // robot acts on.
 //
-// Shared by the roles that list it, whose works advance together. Thread: take a turn of the engine
-// around every use. Source: omni-flow, section 4.1; OxyGen, section 4.1 (one prefix, several
-// readers).
+// Shared by the roles that list it, whose works advance together. Where other processes use the
+// pages too, each has an engine over them: a prefix is with the process that has read it, which
+// offers it to the others under its number. Thread: take a turn of the engine around every use.
+// Source: omni-flow, section 4.1; OxyGen, section 4.1 (one prefix, several readers).
 #pragma once
 
 #include <map>
@@ -41,12 +42,14 @@ struct PolicyHost {
   std::vector<std::int32_t> end_tokens;   // of the trunk's words
   CpuText text;
   SharedEngine shared;
+  std::int64_t weights = 0;  // which they are: a prefix is of no use to an expert of others
 };
 
-/// What a session's robot sees and was told, last; roles name it by its number.
+/// What a session's robot sees and was told, last; roles name it by its number, which nobody
+/// guesses where other processes act on it.
 struct PolicyPrefix {
   KvSequence sequence;
-  std::vector<float> last_row;  // what the trunk made of it, normed: words begin with it
+  std::vector<float> last_row;  // what the trunk made of it, normed: words begin with it, if any
   GenerationOptions options;    // of words
   std::uint64_t id = 0;
   Nanoseconds used = 0;  // when it was kept
@@ -66,14 +69,18 @@ class PolicyKv final : public GlobalParam {
                            const PlannerOptions& options);
   KvPool& pool() { return *place_.pool; }
 
-  /// Instead of the one before. Returns its number.
-  std::uint64_t keep(std::string_view session, PolicyPrefix prefix);
+  /// Instead of the one before. Returns the frame that names it. Errors: those of `KvPages::offer`;
+  /// the one before is there still.
+  Result<PayloadRef> keep(std::string_view session, PolicyPrefix prefix);
   /// Null: the session has another by now, or none.
   const PolicyPrefix* find(std::string_view session, std::uint64_t id) const;
-  /// The one that the frame names; null: there is none. Errors: invalid_argument, stale.
-  Result<const PolicyPrefix*> prefix_of(std::string_view session, const Payload* frame) const;
+  /// The one that the frame names, with a fork of its pages, wherever it was read; null: there is
+  /// none. Errors: invalid_argument, stale; those of `KvPages::accept`.
+  Result<PolicyPrefix> prefix_of(std::string_view session, const Payload* frame);
 
  private:
+  Result<PolicyPrefix> accept(const Payload& frame);
+  void forget(std::string_view session);
   PoolReport report() const;
 
   KvPlace place_;

@@ -77,7 +77,7 @@ class PolicyRole final : public SteppedRole {
   Result<void> read_features(Asked& asked) const;
   ControlOptions control_of(const Asked& asked) const;
   Result<void> begin(Asked& asked, SharedEngine::Turn& mine);
-  Result<KvSequence> prefix_of(const Asked& asked) const;
+  Result<KvSequence> prefix_of(const Asked& asked);
   void end(Asked& asked, Result<void> outcome, SharedEngine::Turn& mine,
            std::vector<StepOutcome>& ended);
   GenerationOptions options_of_words(const Asked& asked) const;
@@ -234,12 +234,12 @@ void PolicyRole::look_at_one() {
 }
 
 /// A sequence of its own: what the session's prefix holds, or nothing.
-Result<KvSequence> PolicyRole::prefix_of(const Asked& asked) const {
+Result<KvSequence> PolicyRole::prefix_of(const Asked& asked) {
   if (!is_expert()) return KvSequence();
-  const Result<const PolicyPrefix*> found =
+  Result<PolicyPrefix> found =
       kv_.prefix_of(asked.activation->session(), given(*asked.activation, "prefix"));
   if (!found.ok()) return found.error();
-  return kv_.pool().fork((*found)->sequence);
+  return std::move(found->sequence);
 }
 
 ControlOptions PolicyRole::control_of(const Asked& asked) const {
@@ -301,13 +301,9 @@ Result<void> PolicyRole::yield_result(Asked& asked) {
   }
   PolicyPrefix prefix{asked.cycle->release_prefix(), asked.cycle->take_last_row(),
                       options_of_words(asked)};
-  const std::int64_t length = wide(prefix.sequence.tokens());
-  auto* payload = new Payload;
-  payload->type = ValueType::number;
-  payload->number =
-      static_cast<std::int64_t>(kv_.keep(asked.activation->session(), std::move(prefix)));
-  payload->attributes = {{"length", length}};
-  emissions_.add(*asked.activation, "prefix", PayloadRef(payload));
+  Result<PayloadRef> frame = kv_.keep(asked.activation->session(), std::move(prefix));
+  if (!frame.ok()) return frame.error();
+  emissions_.add(*asked.activation, "prefix", std::move(frame).value());
   return {};
 }
 

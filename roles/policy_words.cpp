@@ -10,15 +10,16 @@ Result<void> PolicyWords::begin(Asked& asked, SharedEngine::Turn& mine) {
   if (!host_.tokenizer.ok())
     return invalid_argument("words need a tokenizer: " + host_.tokenizer.error().message);
   const Activation& activation = *asked.activation;
-  const Result<const PolicyPrefix*> prefix =
-      kv_.prefix_of(activation.session(), activation.input("prefix"));
+  Result<PolicyPrefix> prefix = kv_.prefix_of(activation.session(), activation.input("prefix"));
   if (!prefix.ok()) return prefix.error();
+  if (prefix->last_row.size() != host_.model.text().width())
+    return invalid_argument("the prefix is none that a `prefill` of this model has made");
   Generation generation;
-  generation.options = (*prefix)->options;
+  generation.options = prefix->options;
   generation.options.end_tokens = host_.end_tokens;
-  generation.sequence = kv_.pool().fork((*prefix)->sequence);
+  generation.sequence = std::move(prefix->sequence);
   asked.answer = std::make_unique<GenerationTask>(std::move(generation), &*host_.tokenizer);
-  if (Result<void> begun = asked.answer->begin_behind(host_.text, (*prefix)->last_row); !begun.ok())
+  if (Result<void> begun = asked.answer->begin_behind(host_.text, prefix->last_row); !begun.ok())
     return begun;
   if (!asked.answer->done()) asked.id = mine.add(*asked.answer);
   return {};

@@ -96,6 +96,35 @@ def few_pages(folder, flow):
         expect("some end well", any(one["ok"] for one in results), results)
 
 
+PAINTERS = f"""sluice: 1
+workflow: painters
+inputs: {{ one: number, two: number }}
+global_params:
+  kv: {{ kind: paged_kv, model: {ROOT}/tests/golden/dit, page_tokens: 8, pages: 4 }}
+roles:
+  first: {{ plugin: class_denoiser, model: {ROOT}/tests/golden/dit, global_params: [kv], options: {{ precision: exact, steps: 4 }} }}
+  other: {{ plugin: class_denoiser, model: {ROOT}/tests/golden/dit, global_params: [kv], options: {{ precision: exact, steps: 9 }} }}
+nodes:
+  draw:  {{ run: first.draw, inputs: [ {{ label: inputs.one }} ] }}
+  paint: {{ run: other.draw, inputs: [ {{ label: inputs.two }} ] }}
+outputs: {{ drawn: draw.latents, painted: paint.latents }}
+"""
+
+
+def painters(folder):
+    """A DiT's drawings by two roles over the pages that one drawing takes: in one process, in two, one alone."""
+    flow = os.path.join(folder, "painters.yaml")
+    with open(flow, "w", encoding="utf-8") as out:
+        out.write(PAINTERS)
+    lines = "".join(json.dumps({"id": number, "inputs": {"one": number, "two": 9 - number}}) + "\n" for number in range(4))
+    seen = []
+    for at, where in enumerate(([], ["--isolate", "first,other"], ["--isolate", "other"])):
+        code, _, files, err = outputs_of(folder, f"painted{at}", flow, *where, lines=lines)
+        expect(f"painters {where}", code == 0 and len(files) == 8 and not err, (code, err))
+        seen.append(files)
+        expect(f"painters, the same bytes: {where}", files == seen[0], files.keys())
+
+
 class Cluster:
     """A home of its own with two hosts, which is asked call by call."""
 
@@ -171,10 +200,6 @@ def killed(folder, flow):
 
 
 def refused():
-    without = [word for name in ("front", "wrist", "state", "instruction") for word in ("--without", name)]
-    code, out, err = run(f"{ROOT}/workflows/policy_split.yaml", "--isolate", "brain", *without)
-    expect("pages of a policy", code == 1 and not out and err == "error: --isolate: 'brain' and 'hand' can only be isolated "
-           "together: they share 'kv' in memory, and the pages of a model that acts are used by roles of one process\n", err)
     code, out, err = run(f"{ROOT}/workflows/prefill_decode.yaml", "--prompt", "hi", "--isolate", "reader", "--set",
                          "global_params.kv.ssd=/nowhere")
     expect("pages in a folder", code == 1 and not out and err == "error: --isolate: 'reader' and 'writer' can only be isolated "
@@ -201,6 +226,7 @@ def main():
         same_name(folder, flow)
         few_pages(folder, flow)
         killed(folder, flow)
+        painters(folder)
     print("\n".join(failures) if failures else "apart: clean")
     sys.exit(1 if failures else 0)
 

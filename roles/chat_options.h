@@ -28,14 +28,6 @@ inline GenerationOptions options_of(const Payload& text, std::size_t tokens_max)
   return options;
 }
 
-/// What a message that is to go behind the first `step` turns of its session gets where there are
-/// fewer.
-inline Error no_such_turn(std::size_t step, std::size_t turns) {
-  return invalid_argument("step is " + std::to_string(step) + ", and the session has had " +
-                          std::to_string(turns) + (turns == 1 ? " turn" : " turns") +
-                          ": say one that it has had, or leave `step` out to go on behind all");
-}
-
 /// The same again, for `options_of` in another process.
 inline void add_options(const GenerationOptions& options, Payload& to) {
   const auto milli = [](float value) { return std::llround(1000.0F * value); };
@@ -47,6 +39,14 @@ inline void add_options(const GenerationOptions& options, Payload& to) {
   add("top_k", static_cast<std::int64_t>(options.sampling.top_k));
   add("top_p_milli", milli(options.sampling.top_p));
   add("seed", static_cast<std::int64_t>(options.seed));
+}
+
+/// What a message that is to go behind the first `step` turns of its session gets where there are
+/// fewer.
+inline Error no_such_turn(std::size_t step, std::size_t turns) {
+  return invalid_argument("step is " + std::to_string(step) + ", and the session has had " +
+                          std::to_string(turns) + (turns == 1 ? " turn" : " turns") +
+                          ": say one that it has had, or leave `step` out to go on behind all");
 }
 
 }  // namespace sluice::chat

@@ -269,6 +269,19 @@ void KvPages::publish(KvSequence& sequence, const RowsOrigin& origin,
   }
 }
 
+Result<void> KvPages::add_pages(Sequence& behind, std::size_t pages) {
+  SLUICE_CHECK(behind.rows() == behind.published() * shape().page_tokens);
+  const std::size_t all = behind.pages().size() + pages;
+  std::vector<CopyPage> none;  // what is published is full
+  return pages_table().reserve(behind, static_cast<std::uint32_t>(all * shape().page_tokens), none);
+}
+
+bool KvPages::publish_next(Sequence& behind, const PageKey& key) {
+  pages_table().wrote(behind,
+                      static_cast<std::uint32_t>((behind.published() + 1) * shape().page_tokens));
+  return pages_table().publish(behind, key);
+}
+
 KvPool::KvPool(const KvShape& shape, std::size_t pages, const PageKeys::Secret& secret,
                Ref<Buffer> memory)
     : KvPages(shape, pages, secret) {
@@ -323,19 +336,6 @@ std::size_t KvPool::put(Sequence& behind, std::span<const PageKey> keys,
     break;
   }
   return done;
-}
-
-Result<void> KvPool::add_pages(Sequence& behind, std::size_t pages) {
-  SLUICE_CHECK(behind.rows() == behind.published() * shape().page_tokens);
-  const std::size_t all = behind.pages().size() + pages;
-  return pages_table().reserve(behind, static_cast<std::uint32_t>(all * shape().page_tokens),
-                               copies_);
-}
-
-bool KvPool::publish_next(Sequence& behind, const PageKey& key) {
-  pages_table().wrote(behind,
-                      static_cast<std::uint32_t>((behind.published() + 1) * shape().page_tokens));
-  return pages_table().publish(behind, key);
 }
 
 void KvPool::copy_pages() {

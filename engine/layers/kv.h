@@ -152,6 +152,20 @@ class KvPages {
   /// As `PageTable::watch`. Requires: the table is here.
   void watch(PageWatcher* watcher) { pages_table().watch(watcher); }
 
+  /// What follows is for pages that come from elsewhere, and requires that the table is here. The
+  /// pages of `keys` that are there, as one sequence: they are not given up while it has them.
+  Sequence open(std::span<const PageKey> keys) { return pages_table().open(keys); }
+  /// As `PageTable::follow`.
+  bool follow(Sequence& behind, const PageKey& key) { return pages_table().follow(behind, key); }
+  /// As `PageTable::release`.
+  void give_back(Sequence& sequence, bool is_use) { pages_table().release(sequence, is_use); }
+  /// Pages behind those of `behind`, of which none is filled that is not published, for somebody
+  /// who writes them in place: all of `pages` or, if there are too few, none.
+  Result<void> add_pages(Sequence& behind, std::size_t pages);
+  /// The first of those that is not published yet has been written, and is found under its key from
+  /// now on. False: it cannot be, nor those behind it.
+  bool publish_next(Sequence& behind, const PageKey& key);
+
  protected:
   PageTable& pages_table() {
     SLUICE_CHECK(table_ != nullptr, "the table of pages is in another process");
@@ -193,16 +207,9 @@ class KvPool : public KvPages {
   /// many: fewer where those before are gone, or no page can be had.
   std::size_t put(std::span<const PageKey> keys, std::size_t first,
                   std::span<const std::byte* const> contents);
-  /// The same in several steps: the pages that stand before, then those that go behind them, each
-  /// looked at once. They are not given up while the sequence has them.
-  Sequence open(std::span<const PageKey> keys) { return pages_table().open(keys); }
-  /// As `PageTable::follow`.
-  bool follow(Sequence& behind, const PageKey& key) { return pages_table().follow(behind, key); }
-  /// As `PageTable::release`.
-  void give_back(Sequence& sequence, bool is_use) { pages_table().release(sequence, is_use); }
+  /// The same behind pages that somebody has.
   std::size_t put(Sequence& behind, std::span<const PageKey> keys,
                   std::span<const std::byte* const> contents);
-  using KvPages::open;
   /// All of a page: `shape().page_bytes()`.
   std::span<const std::byte> content(Page page) const {
     return store_.subspan(page * shape().page_bytes(), shape().page_bytes());
@@ -225,13 +232,9 @@ class KvPool : public KvPages {
   /// From a layer's keys or values to the next one's, in values.
   std::size_t layer_stride() const { return 2 * shape().page_tokens * shape().row; }
 
-  /// Pages behind those of `behind`, of which none is filled that is not published, for somebody
-  /// who writes them in place: all of `pages` or, if there are too few, none.
-  Result<void> add_pages(Sequence& behind, std::size_t pages);
-  /// The first of those that is not published yet has been written, and is found under its key from
-  /// now on. False: it cannot be, nor those behind it.
-  bool publish_next(Sequence& behind, const PageKey& key);
   std::byte* place(Page page) { return store_.data() + page * shape().page_bytes(); }
+  /// Where all of them stand.
+  std::span<std::byte> memory() { return store_; }
 
  private:
   void stand_in(Ref<Buffer> memory);

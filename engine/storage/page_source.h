@@ -1,4 +1,4 @@
-// Where pages may be that memory has not: a folder on a disk, or other machines.
+// Where pages may be that a pool has not: the host's memory, a folder on a disk, other machines.
 //
 // Thread: the pool's owner. Units: nanoseconds of a clock that only rises, tokens.
 #pragma once
@@ -38,6 +38,9 @@ class PageSource {
   virtual std::size_t pages_awaited() const = 0;
   /// It has pages of the pool that come back by themselves, soon.
   virtual bool holds_pages() const { return false; }
+  /// Nobody computes: what it takes over behind the forwards may be waited for, if that is a
+  /// moment.
+  virtual void rest() {}
 };
 
 }  // namespace sluice

@@ -299,6 +299,12 @@ void ModelEngine::take(Nanoseconds took, std::vector<TaskId>& advanced) {
   planner_.ran(batch_, took);
   if (watch) watch({batch_.items, began_, took});
   used_ = 0;
+  const auto is_done = [](const auto& one) { return one.second == nullptr; };
+  if (source_ == nullptr || !std::ranges::all_of(tasks_, is_done)) return;
+  try {
+    source_->rest();
+  } catch (const std::bad_alloc&) {  // so it goes on with the next step
+  }
 }
 
 /// It is done; its pages are its owner's until that removes it.

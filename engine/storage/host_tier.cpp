@@ -1,0 +1,296 @@
+#include "engine/storage/host_tier.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "engine/storage/storage_clock.h"
+
+namespace sluice {
+
+using Way = PageCopies::Way;
+
+HostTier::HostTier(KvPages& pages, PageCopies& copies, KvPool& host, PageSource* below)
+    : pages_(pages), copies_(copies), host_(host), below_(below), is_lowered_(pages.pages()) {
+  SLUICE_CHECK(pages.shape().page_bytes() == host.shape().page_bytes() &&
+               pages.shape().page_tokens == host.shape().page_tokens);
+  if (const Result<void> pinned = copies_.pin(host_.memory()); !pinned.ok())
+    unpinned_ = pinned.error().message;
+  pages_.watch(this);
+}
+
+HostTier::~HostTier() {
+  rest();
+  if (!rises_.empty()) (void)copies_.wait(Way::up);
+  pages_.watch(nullptr);
+}
+
+void HostTier::give_up(const Error& error) {
+  if (off_.empty()) off_ = error.message;
+  // What is under way may go on for all that is known: nobody else is to have these pages then.
+  (void)copies_.wait(Way::up);
+  (void)copies_.wait(Way::down);
+  rises_.clear();
+  lowerings_.clear();
+  is_lowered_.assign(is_lowered_.size(), false);
+  backlog_.clear();
+  waiting_.clear();
+}
+
+void HostTier::published(Page page) {
+  const PageKey& key = pages_.table().key(page);
+  if (!off_.empty() || host_.table().has(key) || !waiting_.insert(key).second) return;
+  backlog_.push_back({page, key});
+  // Of more than there are, some are there no more: likely the oldest.
+  if (backlog_.size() <= pages_.pages()) return;
+  waiting_.erase(backlog_.front().key);
+  backlog_.pop_front();
+  ++counts_.missed;
+}
+
+/// It is about to be written anew.
+void HostTier::dropped(Page page) {
+  if (!is_lowered_[page]) return;
+  if (const Result<void> done = copies_.wait(Way::down); !done.ok()) failed_ = done.error();
+}
+
+bool HostTier::begin(std::uint64_t task, const RowsOrigin& origin,
+                     std::span<const std::int32_t> tokens, std::optional<double> per_token,
+                     std::int64_t now) {
+  if (!off_.empty()) return false;
+  Fetch fetch{.task = task, .keys = pages_.keys_of(origin, tokens), .per_token = per_token};
+  fetch.begin = fetch.next = pages_.table().match(fetch.keys);
+  Sequence asked = host_.open(fetch.keys);
+  host_.give_back(asked, true);
+  if (fetch.next == fetch.keys.size()) return false;
+  fetch.there = pages_.open(std::span<const PageKey>(fetch.keys).first(fetch.next));
+  fetch.is_below = below_ != nullptr && below_->begin(task, origin, tokens, per_token, now);
+  if (!fetch.is_below && (!look(fetch) || !pays(fetch))) return false;
+  fetches_.push_back(std::move(fetch));
+  return true;
+}
+
+void HostTier::forget(std::uint64_t task) {
+  if (below_ != nullptr) below_->forget(task);
+  std::erase_if(fetches_, [&](const Fetch& fetch) { return fetch.task == task; });
+}
+
+/// Whether the host has something that it lacks.
+bool HostTier::look(Fetch& fetch) const {
+  const std::size_t had = host_.table().match(fetch.keys);
+  fetch.end = std::max(fetch.next, std::min(had, pages_.pages()));
+  return fetch.end > fetch.next;
+}
+
+/// Whether copying that is quicker than computing it.
+bool HostTier::pays(Fetch& fetch) {
+  const std::size_t more = fetch.end - fetch.next;
+  std::optional<std::int64_t> compute;
+  if (fetch.per_token.has_value())
+    compute = static_cast<std::int64_t>(*fetch.per_token *
+                                        static_cast<double>(more * pages_.shape().page_tokens));
+  if (guard_.pays(more * pages_.shape().page_bytes(), compute)) return true;
+  ++counts_.not_worth;
+  fetch.end = fetch.next;
+  fetch.is_over = true;
+  return false;
+}
+
+/// All chains have it at the same place.
+bool HostTier::is_rising(const PageKey& key, std::size_t at) const {
+  return std::ranges::any_of(rises_, [&](const Rise& rise) {
+    return rise.first <= at && at < rise.keys.size() && rise.keys[at] == key;
+  });
+}
+
+/// False: it waits for nothing more.
+bool HostTier::advance(Fetch& fetch, bool may_rise, std::int64_t now) {
+  while (fetch.next < fetch.keys.size() && pages_.follow(fetch.there, fetch.keys[fetch.next]))
+    ++fetch.next;
+  if (!off_.empty()) return false;
+  if (fetch.is_below || fetch.is_rising) return true;
+  if (fetch.is_over || !look(fetch)) return false;
+  if (!may_rise || is_rising(fetch.keys[fetch.next], fetch.next)) return true;
+  return rise(fetch, now);
+}
+
+/// Begins to copy up as much as there is room for. False: there is none.
+bool HostTier::rise(Fetch& fetch, std::int64_t now) {
+  const std::span<const PageKey> keys = fetch.keys;
+  const std::size_t count = std::min(fetch.end - fetch.next, pages_.pages_free());
+  if (count == 0) return false;
+  const std::span<const PageKey> all = keys.first(fetch.next + count);
+  Rise made{{all.begin(), all.end()}, fetch.next, host_.open(all), {}, now, polls_};
+  made.to = pages_.open(keys.first(fetch.next));
+  if (made.from.published() < all.size() || made.to.published() < fetch.next) return false;
+  if (!pages_.add_pages(made.to, count).ok()) return false;
+  std::vector<PageCopies::One> copies;
+  for (std::size_t at = fetch.next; at < all.size(); ++at)
+    copies.push_back({made.to.pages()[at], host_.place(made.from.pages()[at])});
+  rises_.reserve(rises_.size() + 1);  // nothing fails between their beginning and this
+  const Result<void> begun = copies_.begin(Way::up, copies);
+  rises_.push_back(std::move(made));
+  fetch.is_rising = fetch.is_over = true;
+  if (begun.ok()) return true;
+  give_up(begun.error());
+  return false;
+}
+
+void HostTier::take_risen(std::int64_t now, bool waits) {
+  if (rises_.empty()) return;
+  Result<bool> done = true;
+  if (!waits) done = copies_.is_done(Way::up);
+  if (waits)
+    if (const Result<void> waited = copies_.wait(Way::up); !waited.ok()) done = waited.error();
+  if (!done.ok()) return give_up(done.error());
+  if (!*done) return;
+  if (waits) now = storage_clock();
+  for (Rise& rise : rises_) {
+    const std::uint64_t bytes = (rise.keys.size() - rise.first) * pages_.shape().page_bytes();
+    // Where forwards ran meanwhile it took at most so long, which is news if more was thought.
+    const std::int64_t took = now - rise.began;
+    if (rise.poll == polls_ || took < guard_.cost(bytes).value_or(0)) guard_.learn(bytes, took);
+    for (std::size_t at = rise.first; at < rise.keys.size(); ++at) {
+      if (!pages_.publish_next(rise.to, rise.keys[at])) break;
+      ++counts_.raised;
+    }
+    pages_.give_back(rise.to, false);
+  }
+  rises_.clear();
+  for (Fetch& fetch : fetches_) fetch.is_rising = false;
+}
+
+void HostTier::hear_below(std::int64_t now, std::chrono::nanoseconds most) {
+  if (below_ == nullptr) return;
+  below_->poll(now, below_ready_, most);
+  for (const Ready& one : std::exchange(below_ready_, {})) {
+    const auto it = std::ranges::find(fetches_, one.task, &Fetch::task);
+    if (it == fetches_.end()) continue;
+    it->is_below = false;
+    if (look(*it)) (void)pays(*it);  // it rises when there is room
+  }
+}
+
+void HostTier::poll(std::int64_t now, std::vector<Ready>& ready, std::chrono::nanoseconds most) {
+  if (failed_.has_value()) give_up(*std::exchange(failed_, {}));
+  const bool waits = most.count() > 0;
+  ++polls_;
+  lower();  // before what rises takes pages that wait for this
+  take_risen(now, waits);
+  const std::size_t before = ready.size();
+  const bool may_rise = rises_.empty();  // those under way end together
+  const auto advance_all = [&](bool may) {
+    std::erase_if(fetches_, [&](Fetch& fetch) {
+      if (advance(fetch, may, now)) return false;
+      if (fetch.is_below) below_->forget(fetch.task);
+      ready.push_back({fetch.task, (fetch.next - fetch.begin) * pages_.shape().page_tokens});
+      return true;
+    });
+  };
+  advance_all(may_rise);
+  if (waits && !rises_.empty()) {  // nobody has anything else to do, and copies take a moment
+    take_risen(now, true);
+    advance_all(false);
+  }
+  hear_below(now, ready.size() == before ? most : std::chrono::nanoseconds{});
+}
+
+std::size_t HostTier::pages_awaited() const {
+  std::size_t pages = below_ != nullptr ? below_->pages_awaited() : 0;
+  if (!rises_.empty()) return pages;  // they have their places
+  for (const Fetch& fetch : fetches_) pages += fetch.end - std::min(fetch.next, fetch.end);
+  return pages;
+}
+
+/// How many of the first that wait follow each other, and are still there.
+std::size_t HostTier::next_run(std::size_t most) const {
+  const PageTable& table = pages_.table();
+  std::size_t run = 0;
+  for (; run < std::min(most, backlog_.size()); ++run) {
+    const auto& [page, key] = backlog_[run];
+    if (!table.is_published(page) || table.key(page) != key) break;
+    if (run > 0 && table.parent(page) != backlog_[run - 1].page) break;
+  }
+  return run;
+}
+
+void HostTier::forget_waiting(std::size_t count) {
+  for (; count > 0; --count, backlog_.pop_front()) waiting_.erase(backlog_.front().key);
+}
+
+/// One chain's pages, from the first that the host lacks: it may have given some up. False: there
+/// is no room for them now.
+bool HostTier::lower_next(std::vector<Lowering>& begun, std::vector<PageCopies::One>& copies) {
+  const PageTable& table = pages_.table();
+  const std::size_t most = std::max<std::size_t>(1, window / pages_.shape().page_bytes());
+  const std::size_t run = next_run(most - copies.size());
+  if (run == 0) {
+    ++counts_.missed;
+    forget_waiting(1);
+    return true;
+  }
+  Page page = backlog_[run - 1].page;
+  Lowering made;
+  made.keys = table.path(table.key(page));
+  made.first = host_.table().match(made.keys);
+  const std::size_t count = made.keys.size() - made.first;
+  if (count == 0 || count > host_.pages()) {
+    forget_waiting(run);
+    return true;
+  }
+  made.to = host_.open(std::span<const PageKey>(made.keys).first(made.first));
+  if (!host_.add_pages(made.to, count).ok()) return false;
+  made.from.resize(count);
+  for (std::size_t at = count; at-- > 0; page = table.parent(page)) {
+    made.from[at] = page;
+    copies.push_back({page, host_.place(made.to.pages()[made.first + at])});
+  }
+  forget_waiting(run);
+  begun.push_back(std::move(made));
+  return true;
+}
+
+void HostTier::lower() {
+  take_lowered(false);
+  if (!lowerings_.empty() || backlog_.empty()) return;
+  const std::size_t most = std::max<std::size_t>(1, window / pages_.shape().page_bytes());
+  std::vector<PageCopies::One> copies;
+  std::vector<Lowering> begun;
+  while (!backlog_.empty() && copies.size() < most)
+    if (!lower_next(begun, copies)) break;
+  if (copies.empty()) return;
+  const Result<void> done = copies_.begin(Way::down, copies);
+  lowerings_ = std::move(begun);
+  for (const PageCopies::One& one : copies) is_lowered_[one.page] = true;
+  if (!done.ok()) give_up(done.error());
+}
+
+void HostTier::take_lowered(bool waits) {
+  if (lowerings_.empty()) return;
+  Result<bool> done = true;
+  if (!waits) done = copies_.is_done(Way::down);
+  if (waits)
+    if (const Result<void> waited = copies_.wait(Way::down); !waited.ok()) done = waited.error();
+  if (!done.ok()) return give_up(done.error());
+  if (!*done) return;
+  for (Lowering& one : lowerings_) {
+    for (std::size_t at = one.first; at < one.keys.size(); ++at) {
+      if (!host_.publish_next(one.to, one.keys[at])) break;
+      ++counts_.lowered;
+      if (host_.on_publish) host_.on_publish(one.to.pages()[at]);
+    }
+    for (const Page page : one.from) is_lowered_[page] = false;
+    host_.give_back(one.to, false);
+  }
+  lowerings_.clear();
+}
+
+void HostTier::rest() {
+  while (off_.empty() && (!lowerings_.empty() || !backlog_.empty())) {
+    const std::size_t before = backlog_.size();
+    take_lowered(true);
+    lower();
+    if (lowerings_.empty() && backlog_.size() == before) return;  // the host has no room
+  }
+}
+
+}  // namespace sluice

@@ -50,6 +50,17 @@ struct PoolReport {
   std::uint64_t source_bytes_most = 0;
   std::string source_off;  // why the disk is not used for a while; empty: it is
 
+  /// The host's memory below a GPU's pages. Where it is there, `brought` are tokens whose pages
+  /// came up from it, whatever brought them there, and `memory` those whose pages the GPU had.
+  struct Host {
+    std::uint64_t pages = 0, free = 0, cached = 0;
+    std::uint64_t lowered = 0, raised = 0;  // pages that were copied down, and up
+    std::uint64_t missed = 0;               // that the GPU gave up before they were copied
+    std::string off;                        // why nothing is copied; empty: it is
+    std::string unpinned;                   // why copies are slower than they could be
+  };
+  std::optional<Host> host;
+
   /// The registry's index of who has which pages, where there is one.
   struct Index {
     std::uint64_t asked = 0, found = 0;  // prompts; those of which a machine had some

@@ -195,7 +195,8 @@ WhyNotShared why_not_shared(const Catalog& catalog) {
       if (plugin == nullptr || !plugin->shares_over_machines)
         return "roles of '" + role->plugin.text + "' share memory only";
     }
-    if (param.device == EngineDevice::cuda) return "its pages are on a GPU (`device: cuda`)";
+    if (param.host_bytes == 0)
+      return "its pages are on a GPU alone (`device: cuda`, and `host_bytes: 0`)";
     if (param.ssd) return "its pages are kept in one folder (`ssd`)";
     const ModelCheck check = catalog.shared_check_of_kind(param.kind.text);
     if (!check || !param.model) return "a " + param.kind.text + " without a model is in memory";

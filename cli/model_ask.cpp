@@ -102,7 +102,7 @@ int answer_on_device(const ChatModel& model, const Options& options, Generation 
   const auto precision = options.precision == "bf16" ? DeviceDecoder::Precision::bf16
                                                      : DeviceDecoder::Precision::exact;
   auto text = DeviceText::load(model.model().architecture(), model.model().file(), precision,
-                               page_tokens, pages_of(model, generation));
+                               {page_tokens, pages_of(model, generation)});
   if (!text.ok()) return fail(text.error().message);
   Generator generator(**text, &model.tokenizer(), Budget{512, 1});
   return answer(model, generator, std::move(generation));

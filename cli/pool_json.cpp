@@ -63,9 +63,16 @@ Json json_of(const PoolReport& pool) {
   json["prompts"] = pool.prompts;
   json["prompt_tokens"] = pool.asked;
   json["from_memory"] = pool.memory;
-  if (pool.source != PoolReport::Source::nowhere)
+  if (pool.host.has_value())
+    json["from_host"] = pool.brought;
+  else if (pool.source != PoolReport::Source::nowhere)
     json[std::string("from_") + word_of(pool.source)] = pool.brought;
   json["computed"] = pool.computed;
+  if (pool.host.has_value())
+    json["host"] = {{"pages", pool.host->pages},   {"free", pool.host->free},
+                    {"cached", pool.host->cached}, {"lowered", pool.host->lowered},
+                    {"raised", pool.host->raised}, {"missed", pool.host->missed},
+                    {"off", pool.host->off},       {"unpinned", pool.host->unpinned}};
   add_source(pool, json);
   json["sessions"] = pool.sessions;
   json["session_list"] = Json::array();

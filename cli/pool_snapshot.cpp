@@ -17,9 +17,9 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 /// What only grows while a machine's process lives.
-constexpr std::array<const char*, 9> counters{"prompts",       "prompt_tokens", "from_memory",
-                                              "from_disk",     "from_machines", "computed",
-                                              "brought_bytes", "given_bytes",   "given_pages"};
+constexpr std::array<const char*, 10> counters{
+    "prompts",       "prompt_tokens", "from_memory",   "from_host",   "from_disk",
+    "from_machines", "computed",      "brought_bytes", "given_bytes", "given_pages"};
 
 std::uint64_t count(const Json& json, const char* key) {
   return number_of<std::uint64_t>(json, key);
@@ -93,6 +93,8 @@ std::string prompts_line(const Json& pool) {
   const std::uint64_t all = count(pool, "prompt_tokens");
   std::string text = "  prompts  " + number(pool, "prompts") + " of " + std::to_string(all) +
                      " tokens: from memory " + part(count(pool, "from_memory"), all);
+  if (pool.contains("from_host"))
+    text += ", from host memory " + part(count(pool, "from_host"), all);
   if (pool.contains("from_disk")) text += ", from disk " + part(count(pool, "from_disk"), all);
   if (pool.contains("from_machines"))
     text += ", from other machines " + part(count(pool, "from_machines"), all);
@@ -118,6 +120,23 @@ std::string preloads_line(const Json& pool) {
          number(ahead, "wasted") + " given up unused\n";
 }
 
+/// Below a GPU's pages.
+std::string host_line(const Json& pool) {
+  const Json* const host = member(pool, "host");
+  if (host == nullptr) return "";
+  std::string text = "  host     " + count_text(count(*host, "pages"), "page") + ": " +
+                     number(*host, "cached") + " cache, " + number(*host, "free") + " free; " +
+                     number(*host, "lowered") + " copied from the GPU, " + number(*host, "raised") +
+                     " back to it";
+  if (count(*host, "missed") > 0) text += ", " + number(*host, "missed") + " given up before";
+  text += "\n";
+  for (const auto& [key, says] : {std::pair("off", "not used any more: "),
+                                  std::pair("unpinned", "copied more slowly than pinned: ")})
+    if (const std::string why = words(*host, key); !why.empty())
+      text += "           " + std::string(says) + why + "\n";
+  return text;
+}
+
 std::string source_lines(const Json& pool) {
   const auto bytes = [&](const char* key) { return bytes_words(number_of<double>(pool, key)); };
   const std::string source = text_of(pool, "source");
@@ -138,6 +157,7 @@ std::string rates_line(const Json& rates) {
   const auto at = [&](const char* key) { return one_decimal(number_of<double>(rates, key)); };
   std::string text =
       "  a second " + at("prompt_tokens") + " tokens: from memory " + at("from_memory");
+  if (rates.contains("from_host")) text += ", from host memory " + at("from_host");
   if (rates.contains("from_disk")) text += ", from disk " + at("from_disk");
   if (rates.contains("from_machines")) text += ", from other machines " + at("from_machines");
   text += ", computed " + at("computed");
@@ -157,7 +177,7 @@ std::string pool_text(const SeenPool& seen, const std::optional<Json>& rates) {
           ", " + bytes_words(number_of<double>(pool, "page_bytes")) + "\n";
   text += "  tokens   " + std::to_string(count(pool, "published") * count(pool, "page_tokens")) +
           " that prompts may find; " + words(pool, "layout") + "\n";
-  text += prompts_line(pool) + kept_line(pool) + source_lines(pool);
+  text += prompts_line(pool) + kept_line(pool) + host_line(pool) + source_lines(pool);
   text += "  sessions " + number(pool, "sessions") + "\n";
   if (rates) text += rates_line(*rates);
   return text;

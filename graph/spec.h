@@ -109,6 +109,9 @@ struct GlobalParamSpec {
   std::optional<Mark> ssd_bytes_mark;  // where the file says it
   EngineDevice device = EngineDevice::cpu;
   Mark device_mark;                // where the file says it
+  /// Of the host's memory, for pages of a GPU; none: the roles propose, 0: none of it.
+  std::optional<std::int64_t> host_bytes;
+  Mark host_bytes_mark;
 };
 
 struct InputSpec {

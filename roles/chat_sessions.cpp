@@ -38,12 +38,15 @@ namespace {
 Result<void> check_on_cuda(const GlobalParamMaking& making, const TextDevice* cuda) {
   const GlobalParamSpec& spec = *making.spec;
   const std::string out = "; leave device out";
-  if (spec.ssd.has_value() || making.peers != nullptr || spec.kv_dtype != Dtype::f32)
+  if (spec.kv_dtype != Dtype::f32)
     return invalid_argument(
-        "with device: cuda its pages are on the GPU alone, in the precision of "
-        "its roles: not in a folder (ssd), not shared over machines, not in "
-        "a kv_dtype of their own" +
+        "with device: cuda its pages are in the precision of its roles, not in a kv_dtype of their "
+        "own" +
         out);
+  if (spec.host_bytes == 0 && (spec.ssd.has_value() || making.peers != nullptr))
+    return invalid_argument(
+        "with device: cuda its pages go through the host's memory into a folder (ssd) and to other "
+        "machines, and its host_bytes are 0: leave host_bytes out");
   if (cuda == nullptr)
     return Error{
         ErrorCode::unavailable,
@@ -74,6 +77,8 @@ Result<std::unique_ptr<GlobalParam>> ChatSessions::make(const GlobalParamMaking&
   if (making.spec->device == EngineDevice::cuda) {
     if (Result<void> can = check_on_cuda(making, cuda); !can.ok()) return can.error();
     made->cuda_ = cuda;
+    made->peers_ = making.peers;
+    made->shared_name_ = making.shared_name;
     return std::unique_ptr<GlobalParam>(std::move(made));
   }
   if (making.shared >= 0) {
@@ -106,11 +111,23 @@ Result<Model> ChatSessions::open_model(const std::string& directory,
 Result<std::unique_ptr<TextEngine>> ChatSessions::text_of(const Model& model) {
   if (cuda_ == nullptr)
     return std::unique_ptr<TextEngine>(std::make_unique<CpuText>(model.text(), *kept_.pool));
-  auto made = cuda_->load(model.architecture(), model.file(), model.format(),
-                          static_cast<std::size_t>(spec_.page_tokens), pages_of(spec_));
+  auto made = text_on_gpu(model);
   if (made.ok()) return made;
   return Error{made.error().code,
                "device: cuda of '" + spec_.name.text + "': " + made.error().message};
+}
+
+/// With the host's memory below it, whose keys its pages have.
+Result<std::unique_ptr<TextEngine>> ChatSessions::text_on_gpu(const Model& model) {
+  GlobalParamSpec below = spec_;
+  below.kv_dtype = dtype_on_gpu(model.format());
+  Result<KeptPool> host = make_host_pages(*model.architecture().text, below, peers_, shared_name_);
+  if (!host.ok()) return host.error();
+  auto made =
+      cuda_->load(model.architecture(), model.file(), model.format(),
+                  {static_cast<std::size_t>(spec_.page_tokens), pages_of(spec_), host->secret});
+  if (made.ok()) kept_ = std::move(host).value();
+  return made;
 }
 
 Result<ChatEngine*> ChatSessions::engine(const std::string& directory, kernels::WeightFormat format,
@@ -132,10 +149,15 @@ Result<ChatEngine*> ChatSessions::engine(const std::string& directory, kernels::
   if (!chat->chat().ok()) return chat->chat().error();
   if (kept_.peers != nullptr)
     if (Result<void> named = chat->name_by_content(directory); !named.ok()) return named.error();
+  if (cuda_ != nullptr) chat->name_as_device();
   engine_ = std::make_unique<ChatEngine>(std::move(chat).value(), std::move(text).value(), format,
                                          options);
+  PageCopies* const copies = engine_->text->copies();
+  if (copies != nullptr && kept_.pool != nullptr)
+    host_tier_ =
+        std::make_unique<HostTier>(engine_->text->pages(), *copies, *kept_.pool, kept_.source());
   SharedEngine::Turn turn(engine_->shared);
-  turn.engine().use(kept_.source());
+  turn.engine().use(source());
   engine_->hear_processes = [this, &engine = turn.engine()] { hear_processes(engine); };
   turn.engine().make_room = [this](const Planner& planner) { (void)make_room(planner, 0); };
   turn.engine().others_run = is_among_processes();  // between its turns a session has none then
@@ -268,14 +290,13 @@ Result<void> ChatSessions::give(std::uint64_t number, Generation generation, Mod
 /// Waited for is also what is still being read back, and `more`. False: there is no room all the
 /// same.
 bool ChatSessions::make_room(const Planner& planner, std::size_t more) {
-  const std::size_t awaited =
-      more + (kept_.source() != nullptr ? kept_.source()->pages_awaited() : 0);
+  const std::size_t awaited = more + (source() != nullptr ? source()->pages_awaited() : 0);
   const auto fits = [&] {
     const std::size_t free = pages().pages_free();
     return awaited <= free && planner.fits(static_cast<std::uint32_t>(free - awaited));
   };
   if (fits()) return true;
-  if (kept_.peers != nullptr) kept_.peers->drop_preload();
+  if (kept_.peers != nullptr && host_tier_ == nullptr) kept_.peers->drop_preload();
   for (auto& [name, session] : sessions_)
     if (!session.answering) pages().release(session.sequence);
   if (kept_.peers == nullptr || fits()) return fits();
@@ -469,6 +490,7 @@ PoolReport ChatSessions::report() const {
   }
   if (cuda_ != nullptr) report.layout += ", on a GPU";
   add_source(kept_, report);
+  add_host(host_tier_.get(), report);
   prompts_.show(report);
   const Nanoseconds now = clock();
   report.sessions = sessions_.size();

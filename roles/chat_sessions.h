@@ -14,6 +14,7 @@
 #include <variant>
 #include <vector>
 
+#include "engine/storage/host_tier.h"
 #include "engine/storage/kept_pool.h"
 #include "engine/tasks/chat_model.h"
 #include "engine/tasks/preloader.h"
@@ -114,7 +115,7 @@ class ChatSessions final : public GlobalParam, public SessionKeeper {
 
   /// `cuda`: as `add_builtin_plugins`. Errors: those of the pages and their configuration;
   /// unavailable (it is to be on a GPU, and there is none), invalid_argument (and on a GPU pages
-  /// are in no folder, not shared with other machines, and as wide as the roles say).
+  /// are as wide as the roles say).
   static Result<std::unique_ptr<GlobalParam>> make(const GlobalParamMaking& making,
                                                    const TextDevice* cuda = nullptr);
 
@@ -183,6 +184,7 @@ class ChatSessions final : public GlobalParam, public SessionKeeper {
  private:
   Result<Model> open_model(const std::string& directory, kernels::WeightFormat format) const;
   Result<std::unique_ptr<TextEngine>> text_of(const Model& model);
+  Result<std::unique_ptr<TextEngine>> text_on_gpu(const Model& model);
   bool make_room(const Planner& planner, std::size_t more);
   void take_said(SaidAnswer said);
   void hear_processes(ModelEngine& engine);
@@ -190,11 +192,19 @@ class ChatSessions final : public GlobalParam, public SessionKeeper {
   std::uint64_t next_number();
   PoolReport report() const;
 
+  /// Where pages may be that those of the engine are not. Null: nowhere.
+  PageSource* source() const {
+    return host_tier_ != nullptr ? static_cast<PageSource*>(host_tier_.get()) : kept_.source();
+  }
+
   std::string directory_;
   GlobalParamSpec spec_;
   const TextDevice* cuda_ = nullptr;  // null: on the CPU
-  KeptPool kept_;                     // on the CPU
+  PeerPort* peers_ = nullptr;         // of pages of a GPU, which come with the engine
+  std::string shared_name_;           // the same
+  KeptPool kept_;                     // in the host's memory
   std::unique_ptr<ChatEngine> engine_;
+  std::unique_ptr<HostTier> host_tier_;  // between the GPU's pages and those; null: there are none
   std::map<std::pair<std::string, std::string>, ChatSession> sessions_;  // by name and role
   std::map<std::uint64_t, HandedAnswer> handed_;
   std::uint64_t next_id_ = 1;

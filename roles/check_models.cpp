@@ -90,6 +90,19 @@ class Models {
             found.error().message);
   }
 
+  /// With the type of its keys and values, which on a GPU is that of the weights.
+  GlobalParamSpec as_kept(GlobalParamSpec param) const {
+    if (param.device != EngineDevice::cuda) return param;
+    param.kv_dtype = Dtype::bf16;
+    for (const RoleSpec& role : spec_.roles)
+      if (std::ranges::find(role.global_params, param.name.text, &Name::text) !=
+          role.global_params.end())
+        for (const OptionSpec& option : role.options)
+          if (option.key.text == "precision" && option.value.text == "exact")
+            param.kv_dtype = Dtype::f32;
+    return param;
+  }
+
   void check_device(const GlobalParamSpec& param) {
     if (const Result<void> runs = check_cuda(param.model->text); !runs.ok())
       error(param.device_mark, "wrong-device", runs.error().message);
@@ -104,6 +117,10 @@ class Models {
                     "' on a GPU (device: cuda), which runs the precisions exact and bf16",
                 "precision: bf16");
     }
+    const Result<Architecture> model = Architecture::load(param.model->text);
+    if (param.host_bytes.has_value() && model.ok() && model->text.has_value())
+      if (const Result<void> fits = check_host_bytes(*model->text, as_kept(param)); !fits.ok())
+        error(param.host_bytes_mark, "small-host", fits.error().message, "a greater host_bytes");
   }
 
   /// Whether the folder can keep this model's pages, and is no other global parameter's. Whether it
@@ -117,7 +134,7 @@ class Models {
                    "leave ssd out");
     const Result<Architecture> model = Architecture::load(param.model->text);
     if (model.ok() && model->text.has_value())
-      if (const Result<void> fits = check_page_folder(*model->text, param); !fits.ok())
+      if (const Result<void> fits = check_page_folder(*model->text, as_kept(param)); !fits.ok())
         error(param.ssd_bytes_mark.value_or(param.ssd->mark), "small-folder", fits.error().message,
               "a greater ssd_bytes");
     std::error_code failed;

@@ -2,6 +2,8 @@
 
 #include <sys/random.h>
 
+#include <algorithm>
+
 #include "engine/family/memory_plan.h"
 #include "engine/storage/page_store.h"
 #include "engine/storage/shared_pages.h"
@@ -12,6 +14,8 @@ namespace {
 
 /// Tokens for which there is room when the workflow does not say how many pages.
 constexpr std::size_t default_tokens = 16384;
+/// Of the machine's memory, for pages of a GPU where the workflow does not say how much.
+constexpr double host_share = 0.25;
 
 KvShape rows_of(const DecoderShape& shape, const GlobalParamSpec& spec) {
   return {.layers = shape.layers,
@@ -71,6 +75,35 @@ Result<KeptPool> make_kept_pages(const DecoderShape& shape, const GlobalParamSpe
   if (peers != nullptr) return KeptPool::make_among(rows, pages, *peers, shared_name);
   return KeptPool::make(rows, pages, spec.ssd.has_value() ? spec.ssd->text : std::string(),
                         static_cast<std::uint64_t>(spec.ssd_bytes));
+}
+
+Dtype dtype_on_gpu(kernels::WeightFormat format) {
+  return format == kernels::WeightFormat::bf16 ? Dtype::bf16 : Dtype::f32;
+}
+
+Result<void> check_host_bytes(const DecoderShape& shape, const GlobalParamSpec& spec) {
+  const std::size_t page = rows_of(shape, spec).page_bytes();
+  const auto given = static_cast<std::size_t>(spec.host_bytes.value_or(0));
+  if (given == 0 || given >= page) return {};
+  return invalid_argument("its host_bytes, " + std::to_string(given) +
+                          ", have no room for a page of this model, which takes " +
+                          std::to_string(page) + " bytes: give more, or 0 for none");
+}
+
+Result<KeptPool> make_host_pages(const DecoderShape& shape, const GlobalParamSpec& spec,
+                                 PeerPort* peers, const std::string& shared_name) {
+  if (Result<void> fits = check_host_bytes(shape, spec); !fits.ok()) return fits.error();
+  const std::size_t page = rows_of(shape, spec).page_bytes();
+  // Twice what the GPU has, of a quarter of the machine at most.
+  const double usual =
+      std::min(2.0 * static_cast<double>(pages_of(spec) * page), host_share * machine_bytes());
+  const auto bytes = spec.host_bytes.has_value() ? static_cast<std::size_t>(*spec.host_bytes)
+                                                 : static_cast<std::size_t>(usual);
+  constexpr std::size_t most = std::size_t{1} << 30U;  // as `pages`
+  GlobalParamSpec below = spec;
+  below.pages = static_cast<std::int64_t>(std::min(bytes / page, most));
+  if (below.pages == 0) return KeptPool();
+  return make_kept_pages(shape, below, peers, shared_name);
 }
 
 Result<void> check_page_folder(const DecoderShape& shape, const GlobalParamSpec& spec) {

@@ -20,6 +20,16 @@ Result<std::unique_ptr<KvPool>> make_pages(const DecoderShape& shape, const Glob
 Result<KeptPool> make_kept_pages(const DecoderShape& shape, const GlobalParamSpec& spec,
                                  PeerPort* peers = nullptr, const std::string& shared_name = {});
 
+/// What a GPU's pages are in: as wide as the weights.
+Dtype dtype_on_gpu(kernels::WeightFormat format);
+/// The host's memory below the pages that a GPU has of such a decoder, with the folder or other
+/// machines behind it. No pool: it has none. The specification's `kv_dtype` is what the GPU's pages
+/// are in. Errors: as `make_kept_pages`; invalid_argument (it has no room for a page).
+Result<KeptPool> make_host_pages(const DecoderShape& shape, const GlobalParamSpec& spec,
+                                 PeerPort* peers, const std::string& shared_name);
+/// Whether `host_bytes` has room for a page. Errors: invalid_argument.
+Result<void> check_host_bytes(const DecoderShape& shape, const GlobalParamSpec& spec);
+
 /// Those of a decoder of this shape that several processes of this machine use. Errors: exhausted,
 /// those of `SharedPages::make`.
 Result<std::unique_ptr<SharedParam>> share_pages(const DecoderShape& shape,

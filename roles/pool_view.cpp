@@ -78,6 +78,16 @@ void add_source(const KeptPool& kept, PoolReport& report) {
   }
 }
 
+void add_host(const HostTier* tier, PoolReport& report) {
+  if (tier == nullptr) return;
+  const KvPool& host = tier->host();
+  const HostTier::Counts& counts = tier->counts();
+  report.host = PoolReport::Host{host.pages(),        host.table().free_pages(),
+                                 host.pages_cached(), counts.lowered,
+                                 counts.raised,       counts.missed,
+                                 tier->off(),         tier->unpinned()};
+}
+
 PoolReport PoolView::read(SharedEngine* engine, const std::function<PoolReport()>& make,
                           std::chrono::milliseconds patience, PoolReport unseen) {
   const std::lock_guard lock(mutex_);

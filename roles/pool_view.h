@@ -9,6 +9,7 @@
 #include <optional>
 
 #include "base/pool_report.h"
+#include "engine/storage/host_tier.h"
 #include "engine/storage/kept_pool.h"
 #include "engine/tasks/shared_engine.h"
 
@@ -28,6 +29,8 @@ class PromptCounts {
 
 void add_pages(const KvPages& pool, PoolReport& report);
 void add_source(const KeptPool& kept, PoolReport& report);
+/// Null: there is none.
+void add_host(const HostTier* tier, PoolReport& report);
 
 /// The last report that anybody has asked for.
 class PoolView {

@@ -30,6 +30,7 @@ GlobalParamSpec GlobalParamReader::load(const Name& param, const YamlNode& key,
     load_kv_dtype(*dtype, spec);
   load_ssd(node, spec);
   load_device(node, spec);
+  load_host_bytes(node, spec);
   return spec;
 }
 
@@ -42,7 +43,7 @@ void GlobalParamReader::load_kv_dtype(const YamlNode& node, GlobalParamSpec& spe
           "kv_dtype: bf16");
 }
 
-/// A GPU's pages are in its memory alone, in the precision of the roles that compute on them.
+/// A GPU's pages are in the precision of the roles that compute on them.
 void GlobalParamReader::load_device(const YamlNode& node, GlobalParamSpec& spec) {
   const YamlNode* device = find(node, "device");
   if (!device || !expect(*device, Kind::scalar, "device") || device->scalar == "cpu") return;
@@ -54,15 +55,35 @@ void GlobalParamReader::load_device(const YamlNode& node, GlobalParamSpec& spec)
   }
   spec.device = EngineDevice::cuda;
   spec.device_mark = device->mark;
-  if (const YamlNode* ssd = find(node, "ssd"))
-    error(ssd->mark, "wrong-value",
-          "ssd keeps pages of the CPU in a folder; with device: cuda they are on the GPU alone",
-          "leave ssd out, or device");
   if (const YamlNode* dtype = find(node, "kv_dtype"))
     error(dtype->mark, "wrong-value",
           "kv_dtype is of pages of the CPU; with device: cuda they have the precision of the roles "
           "that list them",
           "leave kv_dtype out, and write the option precision: bf16 at the role");
+}
+
+void GlobalParamReader::load_host_bytes(const YamlNode& node, GlobalParamSpec& spec) {
+  const YamlNode* bytes = find(node, "host_bytes");
+  if (!bytes || !expect(*bytes, Kind::scalar, "host_bytes")) return;
+  const auto size = parse_byte_size(bytes->scalar);
+  if (!size)
+    error(bytes->mark, "wrong-value",
+          in_quotes(bytes->scalar) + " is no size for host_bytes: it " +
+              std::string(byte_size_fault(bytes->scalar)),
+          "a whole number and KiB, MiB, GiB or TiB: host_bytes: 16GiB, or 0 for none");
+  else if (spec.device != EngineDevice::cuda)
+    error(bytes->mark, "wrong-value",
+          "host_bytes is of pages that a GPU has given up; without device: cuda all pages are in "
+          "the host's memory, and `pages` says how many",
+          "device: cuda, or leave host_bytes out");
+  else if (*size == 0 && spec.ssd)
+    error(bytes->mark, "wrong-value",
+          "host_bytes is 0, but pages of a GPU go through the host's memory into the folder of ssd",
+          "leave host_bytes out, or ssd");
+  else {
+    spec.host_bytes = static_cast<std::int64_t>(*size);
+    spec.host_bytes_mark = bytes->mark;
+  }
 }
 
 void GlobalParamReader::load_ssd(const YamlNode& node, GlobalParamSpec& spec) {

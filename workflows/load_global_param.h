@@ -11,8 +11,9 @@ namespace sluice {
 
 class GlobalParamReader : public YamlReader {
  public:
-  static constexpr std::array<std::string_view, 8> keys{
-      "kind", "model", "page_tokens", "pages", "kv_dtype", "ssd", "ssd_bytes", "device"};
+  static constexpr std::array<std::string_view, 9> keys{"kind",      "model",    "page_tokens",
+                                                        "pages",     "kv_dtype", "ssd",
+                                                        "ssd_bytes", "device",   "host_bytes"};
 
   using YamlReader::YamlReader;
 
@@ -23,6 +24,7 @@ class GlobalParamReader : public YamlReader {
   void load_kv_dtype(const YamlNode& node, GlobalParamSpec& spec);
   void load_device(const YamlNode& node, GlobalParamSpec& spec);
   void load_ssd(const YamlNode& node, GlobalParamSpec& spec);
+  void load_host_bytes(const YamlNode& node, GlobalParamSpec& spec);
 };
 
 }  // namespace sluice

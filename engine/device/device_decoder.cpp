@@ -35,9 +35,11 @@ class Impl final : public DeviceDecoder {
 
   Result<void> load(const DecoderNames& names, const SafetensorsFile& file);
   const DecoderShape& shape() const override { return layers_.shape(); }
-  Result<DeviceKv> make_kv(std::size_t page_tokens, std::size_t pages) const override {
-    return layers_.make_kv(page_tokens, pages);
+  Result<DeviceKv> make_kv(std::size_t page_tokens, std::size_t pages,
+                           const PageKeys::Secret& secret) const override {
+    return layers_.make_kv(page_tokens, pages, 0, secret);
   }
+  device::Stream stream() const override { return work_->stream(); }
   Result<void> forward(DeviceKv& kv, std::span<const Chunk> chunks, std::vector<float>& hidden,
                        const Conditions* conditions) override;
   Result<void> logits(std::span<const float> hidden, std::vector<float>& logits) override;

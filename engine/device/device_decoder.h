@@ -38,7 +38,11 @@ class DeviceDecoder {
   virtual ~DeviceDecoder() = default;
 
   virtual const DecoderShape& shape() const = 0;
-  virtual Result<DeviceKv> make_kv(std::size_t page_tokens, std::size_t pages) const = 0;
+  /// `secret`: of the pages' keys.
+  virtual Result<DeviceKv> make_kv(std::size_t page_tokens, std::size_t pages,
+                                   const PageKeys::Secret& secret = {}) const = 0;
+  /// In which its work is done.
+  virtual device::Stream stream() const = 0;
   /// As `Decoder::forward`: appends each chunk and leaves the normed hidden rows on the host.
   virtual Result<void> forward(DeviceKv& kv, std::span<const Chunk> chunks,
                                std::vector<float>& hidden,

@@ -60,7 +60,8 @@ void DeviceLayers<T>::load(const DecoderNames& names, WeightLoader& load, Upload
 
 template <typename T>
 Result<DeviceKv> DeviceLayers<T>::make_kv(std::size_t page_tokens, std::size_t pages,
-                                          std::size_t layers) const {
+                                          std::size_t layers,
+                                          const PageKeys::Secret& secret) const {
   static std::atomic<std::size_t> made_before = 0;
   if (page_tokens == 0 || page_tokens > page_tokens_most)
     return out_of_reach(page_tokens, "tokens of a page", page_tokens_most);
@@ -71,7 +72,7 @@ Result<DeviceKv> DeviceLayers<T>::make_kv(std::size_t page_tokens, std::size_t p
   const std::size_t bytes = kv.page_bytes() * pages;
   Result<device::Memory> store = device::Memory::allocate(bytes);
   if (!store.ok()) return store.error();
-  DeviceKv made{KvPages(kv, pages), std::move(store).value(), {}, ++made_before};
+  DeviceKv made{KvPages(kv, pages, secret), std::move(store).value(), {}, ++made_before};
   if (shape_.cross_every == 0) return made;
   Result<device::Memory> across = device::Memory::allocate(bytes);
   if (!across.ok()) return across.error();

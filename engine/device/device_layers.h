@@ -54,8 +54,8 @@ class DeviceLayers {
   const DecoderShape& shape() const { return shape_; }
   /// `layers`: how many have keys of their own; 0: all. With one, each overwrites the last one's,
   /// which does where nobody attends to them afterwards.
-  Result<DeviceKv> make_kv(std::size_t page_tokens, std::size_t pages,
-                           std::size_t layers = 0) const;
+  Result<DeviceKv> make_kv(std::size_t page_tokens, std::size_t pages, std::size_t layers = 0,
+                           const PageKeys::Secret& secret = {}) const;
 
   Result<void> place(DeviceKv& kv, std::span<const DeviceChunk> chunks);
   std::size_t rows() const { return rows_; }

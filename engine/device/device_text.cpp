@@ -16,15 +16,14 @@ class CudaTexts final : public TextDevice {
   }
   Result<std::unique_ptr<TextEngine>> load(const Architecture& architecture,
                                            const SafetensorsFile& file,
-                                           kernels::WeightFormat format, std::size_t page_tokens,
-                                           std::size_t pages) const override {
+                                           kernels::WeightFormat format,
+                                           const Pages& pages) const override {
     if (format == kernels::WeightFormat::int8)
       return invalid_argument("a GPU runs the precisions exact and bf16, not int8");
     const bool narrow = format == kernels::WeightFormat::bf16;
-    auto made =
-        DeviceText::load(architecture, file,
-                         narrow ? DeviceDecoder::Precision::bf16 : DeviceDecoder::Precision::exact,
-                         page_tokens, pages);
+    auto made = DeviceText::load(
+        architecture, file,
+        narrow ? DeviceDecoder::Precision::bf16 : DeviceDecoder::Precision::exact, pages);
     if (!made.ok()) return made.error();
     return std::unique_ptr<TextEngine>(std::move(made).value());
   }
@@ -40,20 +39,24 @@ const TextDevice& cuda_texts() {
 Result<std::unique_ptr<DeviceText>> DeviceText::load(const Architecture& architecture,
                                                      const SafetensorsFile& file,
                                                      DeviceDecoder::Precision precision,
-                                                     std::size_t page_tokens, std::size_t pages) {
+                                                     const TextDevice::Pages& pages) {
   if (!architecture.text.has_value()) return invalid_argument("the model has no decoder");
   DecoderShape shape = *architecture.text;
   const DecoderNames names = find_decoder(file, shape);
   auto decoder = DeviceDecoder::load(shape, names, file, precision);
   if (!decoder.ok()) return decoder.error();
-  Result<DeviceKv> kv = (*decoder)->make_kv(page_tokens, pages);
+  Result<DeviceKv> kv = (*decoder)->make_kv(pages.tokens, pages.count, pages.secret);
   if (!kv.ok()) return kv.error();
+  auto copies = DevicePages::make((*decoder)->stream(), kv->store.as<std::byte>(),
+                                  kv->pages.shape().page_bytes());
+  if (!copies.ok()) return copies.error();
   const bool narrow = precision == DeviceDecoder::Precision::bf16;
   WeightLoader loader(file, narrow ? kernels::WeightFormat::bf16 : kernels::WeightFormat::exact);
   Linear embedding = load_embedding(loader, file, names, shape);
   if (Result<void> loaded = loader.outcome(); !loaded.ok()) return loaded.error();
-  return std::unique_ptr<DeviceText>(new DeviceText(
-      std::move(decoder).value(), std::move(kv).value(), std::move(embedding.weight)));
+  return std::unique_ptr<DeviceText>(
+      new DeviceText(std::move(decoder).value(), std::move(kv).value(), std::move(copies).value(),
+                     std::move(embedding.weight)));
 }
 
 void DeviceText::embed(std::span<const std::int32_t> tokens, std::vector<float>& rows) const {

@@ -8,6 +8,7 @@
 #include <memory>
 
 #include "engine/device/device_decoder.h"
+#include "engine/device/device_pages.h"
 #include "engine/family/architecture.h"
 #include "engine/tasks/text_device.h"
 
@@ -15,11 +16,10 @@ namespace sluice {
 
 class DeviceText final : public TextEngine {
  public:
-  /// `pages` of `page_tokens` tokens for keys and values.
   static Result<std::unique_ptr<DeviceText>> load(const Architecture& architecture,
                                                   const SafetensorsFile& file,
                                                   DeviceDecoder::Precision precision,
-                                                  std::size_t page_tokens, std::size_t pages);
+                                                  const TextDevice::Pages& pages);
 
   const DecoderShape& shape() const override { return decoder_->shape(); }
   void embed(std::span<const std::int32_t> tokens, std::vector<float>& rows) const override;
@@ -29,13 +29,19 @@ class DeviceText final : public TextEngine {
   Result<void> step(std::span<const DecodeStep> steps, std::vector<std::int32_t>& next) override;
 
   KvPages& pages() override { return kv_.pages; }
+  PageCopies* copies() override { return copies_.get(); }
 
  private:
-  DeviceText(std::unique_ptr<DeviceDecoder> decoder, DeviceKv kv, kernels::Weight embedding)
-      : decoder_(std::move(decoder)), kv_(std::move(kv)), embedding_(std::move(embedding)) {}
+  DeviceText(std::unique_ptr<DeviceDecoder> decoder, DeviceKv kv,
+             std::unique_ptr<DevicePages> copies, kernels::Weight embedding)
+      : decoder_(std::move(decoder)),
+        kv_(std::move(kv)),
+        copies_(std::move(copies)),
+        embedding_(std::move(embedding)) {}
 
   std::unique_ptr<DeviceDecoder> decoder_;
   DeviceKv kv_;
+  std::unique_ptr<DevicePages> copies_;  // of those
   kernels::Weight embedding_;
 };
 

@@ -11,7 +11,8 @@ Result<KeptPool> KeptPool::make(const KvShape& shape, std::size_t pages, const s
   }
   auto store = PageStore::open(KvTier::options_for(shape, folder, bytes_most));
   if (!store.ok()) return store.error();
-  made.pool = std::make_unique<KvPool>(shape, pages, (*store)->secret());
+  made.secret = (*store)->secret();
+  made.pool = std::make_unique<KvPool>(shape, pages, made.secret);
   made.tier = std::make_unique<KvTier>(*made.pool, std::move(store).value());
   return made;
 }
@@ -41,7 +42,8 @@ Result<KeptPool> KeptPool::make_among(const KvShape& shape, std::size_t pages, P
       return readable.error();
   }
   KeptPool made;
-  made.pool = std::make_unique<KvPool>(shape, pages, port.secret(), memory);
+  made.secret = port.secret();
+  made.pool = std::make_unique<KvPool>(shape, pages, made.secret, memory);
   made.peers = std::make_unique<KvPeers>(*made.pool, port, name, std::move(memory));
   if (!made.peers->is_open())
     return invalid_argument("another pool of this machine has the name '" + name +

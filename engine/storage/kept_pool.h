@@ -14,6 +14,7 @@ namespace sluice {
 
 struct KeptPool {
   std::unique_ptr<KvPool> pool;
+  PageKeys::Secret secret{};  // of its keys
   // They go before the pool; one of them at most.
   std::unique_ptr<KvTier> tier;    // null: no folder
   std::unique_ptr<KvPeers> peers;  // null: no other machines
@@ -24,6 +25,7 @@ struct KeptPool {
     peers = nullptr;  // before the pool that it has now
     tier = nullptr;
     pool = std::move(other.pool);
+    secret = other.secret;
     tier = std::move(other.tier);
     peers = std::move(other.peers);
     return *this;

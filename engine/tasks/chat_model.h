@@ -33,6 +33,10 @@ class ChatModel {
 
   /// Named by its files' bytes from now on, not by where they lie: the same on all machines.
   Result<void> name_by_content(const std::string& path);
+  /// A GPU makes its rows from now on, which another order of sums makes others than the CPU's.
+  void name_as_device() {
+    if (!identity_.empty()) identity_ += " on a GPU";
+  }
 
   const Model& model() const { return model_; }
   const Tokenizer& tokenizer() const { return tokenizer_; }

@@ -16,16 +16,21 @@ namespace sluice {
 
 class TextDevice {
  public:
+  /// For keys and values.
+  struct Pages {
+    std::size_t tokens = 0;  // of one
+    std::size_t count = 0;
+    PageKeys::Secret secret{};  // of their keys
+  };
+
   virtual ~TextDevice() = default;
   /// Whether it is there.
   virtual Result<void> find() const = 0;
-  /// The checkpoint's decoder of words, with `pages` of `page_tokens` tokens. The engine may
-  /// outlive the file.
+  /// The checkpoint's decoder of words. The engine may outlive the file.
   virtual Result<std::unique_ptr<TextEngine>> load(const Architecture& architecture,
                                                    const SafetensorsFile& file,
                                                    kernels::WeightFormat format,
-                                                   std::size_t page_tokens,
-                                                   std::size_t pages) const = 0;
+                                                   const Pages& pages) const = 0;
 };
 
 }  // namespace sluice

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "engine/layers/decoder.h"
+#include "engine/layers/page_copies.h"
 #include "kernels/sample.h"
 
 namespace sluice {
@@ -28,6 +29,8 @@ class TextEngine {
   virtual const DecoderShape& shape() const = 0;
   /// Whose pages they are; where their bytes lie is another's matter.
   virtual KvPages& pages() = 0;
+  /// Between these pages and the host's memory; null: they are there already.
+  virtual PageCopies* copies() { return nullptr; }
   virtual void embed(std::span<const std::int32_t> tokens, std::vector<float>& rows) const = 0;
   virtual Result<void> forward(std::span<const Chunk> chunks, std::vector<float>& hidden) = 0;
   virtual Result<void> logits(std::span<const float> hidden, std::vector<float>& logits) = 0;

@@ -93,6 +93,22 @@ class HostMemory {
   std::size_t bytes_ = 0;
 };
 
+/// The same of memory that stands somewhere already, which must outlive this.
+class Pinned {
+ public:
+  static Result<Pinned> make(std::span<std::byte> memory);
+  Pinned(Pinned&& other) noexcept : data_(std::exchange(other.data_, nullptr)) {}
+  Pinned& operator=(Pinned&& other) noexcept {
+    std::swap(data_, other.data_);
+    return *this;
+  }
+  ~Pinned();
+
+ private:
+  explicit Pinned(std::byte* data) : data_(data) {}
+  std::byte* data_ = nullptr;
+};
+
 Result<Stream> make_stream();
 void free_stream(Stream stream);
 /// In the stream's order. The host's bytes may change when it returns.
@@ -102,6 +118,16 @@ void copy_pinned(void* device, const HostMemory& host, std::size_t bytes, Stream
 void copy_out(void* host, const void* device, std::size_t bytes, Stream stream);
 /// Waits. Errors: unavailable, with what went wrong since the last time.
 Result<void> synchronise(Stream stream);
+
+/// What is given to `stream` from here on waits for all that `earlier` was given.
+Result<void> follow(Stream stream, Stream earlier);
+/// In the stream's order, of a stream that has such copies alone. Neither side may change until the
+/// stream `is_done`. What goes wrong is theirs to say, and not `synchronise`'s.
+Result<void> copy_in_later(void* device, const void* host, std::size_t bytes, Stream stream);
+Result<void> copy_out_later(void* host, const void* device, std::size_t bytes, Stream stream);
+Result<bool> is_done(Stream stream);
+/// Until it is.
+Result<void> wait(Stream stream);
 
 /// Products of matrices: y = x W^T, sums in f32. Keeps what it chose for each size.
 class Products {

@@ -230,6 +230,18 @@ Result<HostMemory> HostMemory::allocate(std::size_t bytes) {
 }
 void HostMemory::Free::operator()(std::byte* data) const { cudaFreeHost(data); }
 
+Result<Pinned> Pinned::make(std::span<std::byte> memory) {
+  const cudaError_t error =
+      cudaHostRegister(memory.data(), memory.size(), cudaHostRegisterPortable);
+  if (error == cudaSuccess) return Pinned(memory.data());
+  (void)cudaGetLastError();  // told here, and to nobody else
+  return failure((std::to_string(memory.size()) + " bytes of the host cannot be pinned").c_str(),
+                 error);
+}
+Pinned::~Pinned() {
+  if (data_ != nullptr) cudaHostUnregister(data_);
+}
+
 Result<Stream> make_stream() {
   cudaStream_t stream = nullptr;
   if (const cudaError_t error = cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking);
@@ -256,6 +268,53 @@ Result<void> synchronise(Stream stream) {
   const cudaError_t error = std::exchange(first_failure, cudaSuccess);
   if (error == cudaSuccess) return {};
   return failure("the device's work failed", error);
+}
+
+namespace {
+
+/// Of copies: what a forward left to be reported stays its own.
+template <typename Call>
+cudaError_t apart(const Call& call) {
+  remember(cudaGetLastError());
+  const cudaError_t error = call();
+  if (error != cudaSuccess) (void)cudaGetLastError();
+  return error;
+}
+
+Result<void> copied(cudaError_t error) {
+  if (error == cudaSuccess) return {};
+  return failure("pages cannot be copied", error);
+}
+
+}  // namespace
+
+Result<void> follow(Stream stream, Stream earlier) {
+  return copied(apart([&] {
+    cudaEvent_t now = nullptr;
+    cudaError_t error = cudaEventCreateWithFlags(&now, cudaEventDisableTiming);
+    if (error != cudaSuccess) return error;
+    error = cudaEventRecord(now, of(earlier));
+    if (error == cudaSuccess) error = cudaStreamWaitEvent(of(stream), now, 0);
+    cudaEventDestroy(now);
+    return error;
+  }));
+}
+Result<void> copy_in_later(void* device, const void* host, std::size_t bytes, Stream stream) {
+  return copied(apart(
+      [&] { return cudaMemcpyAsync(device, host, bytes, cudaMemcpyHostToDevice, of(stream)); }));
+}
+Result<void> copy_out_later(void* host, const void* device, std::size_t bytes, Stream stream) {
+  return copied(apart(
+      [&] { return cudaMemcpyAsync(host, device, bytes, cudaMemcpyDeviceToHost, of(stream)); }));
+}
+Result<bool> is_done(Stream stream) {
+  const cudaError_t error = apart([&] { return cudaStreamQuery(of(stream)); });
+  if (error == cudaErrorNotReady) return false;
+  if (Result<void> done = copied(error); !done.ok()) return done.error();
+  return true;
+}
+Result<void> wait(Stream stream) {
+  return copied(apart([&] { return cudaStreamSynchronize(of(stream)); }));
 }
 
 Result<std::unique_ptr<Products>> make_products() {

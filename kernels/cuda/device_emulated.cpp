@@ -33,6 +33,22 @@ void wait_for_copies() {
   under_way.clear();
 }
 
+/// A copy that a GPU makes while the caller goes on: here at the last moment, when somebody hears
+/// that it is done. So what is changed or read too early shows.
+struct Later {
+  Stream stream;
+  void* to;
+  const void* from;
+  std::size_t bytes;
+};
+std::vector<Later> later;
+std::size_t slow = 1, asked = 0;
+void make_copies(const Stream* of) {
+  for (const Later& copy : later)
+    if (of == nullptr || copy.stream == *of) std::memcpy(copy.to, copy.from, copy.bytes);
+  std::erase_if(later, [&](const Later& copy) { return of == nullptr || copy.stream == *of; });
+}
+
 emulated::Fault* fault = nullptr;
 
 /// One more call that may fail: whether this is the one.
@@ -96,6 +112,7 @@ class EmulatedGraph final : public Graph {
 }  // namespace
 
 void emulated::plan_fault(Fault* next) { fault = next; }
+void emulated::slow_copies(std::size_t questions) { slow = questions; }
 
 void emulated::submit(std::function<void()> work) {
   if (recording)
@@ -121,6 +138,7 @@ Result<Memory> Memory::allocate(std::size_t bytes) {
 Memory::~Memory() {
   if (data_ == nullptr) return;
   wait_for_copies();  // as `cudaFree` does for all work
+  make_copies(nullptr);
   ::operator delete (data_, std::align_val_t{256});
 }
 
@@ -138,11 +156,24 @@ void HostMemory::Free::operator()(std::byte* data) const {
   ::operator delete(data);
 }
 
+Result<Pinned> Pinned::make(std::span<std::byte> memory) {
+  if (Result<void> fails = may_fail(emulated::Fault::Of::others); !fails.ok()) return fails.error();
+  return Pinned(memory.data());
+}
+Pinned::~Pinned() {
+  SLUICE_CHECK(data_ == nullptr || later.empty(),
+               "pinned memory is let go before a copy of it was waited for");
+}
+
 Result<Stream> make_stream() {
   if (Result<void> fails = may_fail(emulated::Fault::Of::others); !fails.ok()) return fails.error();
-  return Stream{nullptr};
+  return Stream{new char};  // another one each time
 }
-void free_stream(Stream) {}
+void free_stream(Stream stream) {
+  SLUICE_CHECK(std::ranges::none_of(later, [&](const Later& c) { return c.stream == stream; }),
+               "a stream is freed before its copies were waited for");
+  delete static_cast<char*>(stream);
+}
 void copy_in(void* device, const void* host, std::size_t bytes, Stream) {
   SLUICE_CHECK(!recording, "a recording holds work of the device only");
   if (bytes != 0) std::memcpy(device, host, bytes);
@@ -158,6 +189,37 @@ Result<void> synchronise(Stream) {
   SLUICE_CHECK(!recording, "a recording cannot be waited for");
   if (Result<void> fails = may_fail(emulated::Fault::Of::waits); !fails.ok()) return fails;
   wait_for_copies();
+  return {};
+}
+
+Result<void> follow(Stream, Stream) { return may_fail(emulated::Fault::Of::copies); }
+Result<void> copy_in_later(void* device, const void* host, std::size_t bytes, Stream stream) {
+  if (Result<void> fails = may_fail(emulated::Fault::Of::copies); !fails.ok()) return fails;
+  later.push_back({stream, device, host, bytes});
+  return {};
+}
+Result<void> copy_out_later(void* host, const void* device, std::size_t bytes, Stream stream) {
+  return copy_in_later(host, device, bytes, stream);
+}
+namespace {
+/// What failed is not copied.
+Result<void> copies_may_fail(Stream stream) {
+  Result<void> fails = may_fail(emulated::Fault::Of::copies);
+  if (!fails.ok()) std::erase_if(later, [&](const Later& copy) { return copy.stream == stream; });
+  return fails;
+}
+}  // namespace
+Result<bool> is_done(Stream stream) {
+  if (Result<void> fails = copies_may_fail(stream); !fails.ok()) return fails.error();
+  const bool none =
+      std::ranges::none_of(later, [&](const Later& copy) { return copy.stream == stream; });
+  if (!none && asked++ % (slow + 1) != slow) return false;
+  make_copies(&stream);
+  return true;
+}
+Result<void> wait(Stream stream) {
+  if (Result<void> fails = copies_may_fail(stream); !fails.ok()) return fails;
+  make_copies(&stream);
   return {};
 }
 

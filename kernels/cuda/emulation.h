@@ -24,13 +24,17 @@ void submit(std::function<void()> work);
 
 /// What a test lets go wrong: the call of that number, from 0, of those that may fail.
 struct Fault {
-  enum class Of : unsigned char { products, waits, others };  // others: waits too, memory, streams
+  /// others: waits too, memory, streams. copies: those that go on meanwhile.
+  enum class Of : unsigned char { products, waits, others, copies };
   Of of = Of::others;
   std::size_t call = 0;
   bool happened = false;
 };
 /// Null: nothing goes wrong. Borrowed until the next.
 void plan_fault(Fault* fault);
+/// How many questions whether copies that go on meanwhile are done are answered with no; 1 unless
+/// said otherwise.
+void slow_copies(std::size_t questions);
 
 /// Runs `body` as every thread of every block.
 void run(Dim3 grid, Dim3 block, std::size_t shared_bytes, const std::function<void()>& body);

@@ -123,6 +123,28 @@ TEST_CASE("what was preloaded is shown where it is, and what became of it") {
         R"({"told":9,"had":1,"taken":6,"missed":2,"useful":4,"wasted":1})");
 }
 
+TEST_CASE("a GPU's pages and those of the host's memory below them are shown apart") {
+  PoolReport pool = pulling(1);
+  CHECK_THAT(pool_status_text(snapshot(1, pool), nullptr), !Contains("host"));
+  pool.host = PoolReport::Host{128, 100, 28, 30, 12, 0, "", ""};
+  std::string text = pool_status_text(snapshot(1, pool), nullptr);
+  CHECK_THAT(text, Contains("from memory 50 (50.0 %), from host memory 20 (20.0 %), computed"));
+  CHECK_THAT(text,
+             Contains("\n  host     128 pages: 28 cache, 100 free; 30 copied from the GPU, 12 "
+                      "back to it\n  machines 1 page pulled"));
+  pool.host = PoolReport::Host{128, 100, 28, 30, 12, 3, "it fell\x1b off", "no room"};
+  text = pool_status_text(snapshot(1, pool), nullptr);
+  CHECK_THAT(text,
+             Contains("12 back to it, 3 given up before\n           not used any more: it fell"));
+  CHECK_THAT(text, Contains("\n           copied more slowly than pinned: no room\n"));
+  CHECK_THAT(text, !Contains("\x1b"));
+  CHECK(json_of(pool)["from_host"] == 20);
+  CHECK_FALSE(json_of(pool).contains("from_machines"));
+  CHECK(json_of(pool)["host"].dump() ==
+        "{\"pages\":128,\"free\":100,\"cached\":28,\"lowered\":30,\"raised\":12,\"missed\":3,"
+        "\"off\":\"it fell\x1b off\",\"unpinned\":\"no room\"}");
+}
+
 TEST_CASE("a disk shows what it holds, what went to and fro, and why it is off") {
   PoolReport pool = pulling(1);
   pool.source = PoolReport::Source::disk;

@@ -300,12 +300,19 @@ def refused(folder: str):
     on_gpu = os.path.join(folder, "on_gpu.yaml")
     with open(f"{ROOT}/workflows/prefill_decode.yaml", encoding="utf-8") as shipped, \
             open(on_gpu, "w", encoding="utf-8") as out:
-        out.write(shipped.read().replace("pages: 256", "pages: 256, device: cuda"))
+        out.write(shipped.read().replace("pages: 256", "pages: 256, device: cuda, host_bytes: 0"))
     write_cluster(folder, workflow=on_gpu)
     done = subprocess.run([SLUICE, "validate", path], cwd=ROOT, stdout=subprocess.PIPE,
                           stderr=subprocess.STDOUT, text=True, timeout=20)
-    check(done.returncode == 1 and "its pages are on a GPU (`device: cuda`)" in done.stdout,
-          f"pages of a GPU: {done.stdout}")
+    check(done.returncode == 1 and "its pages are on a GPU alone (`device: cuda`, and `host_bytes: 0`)" in done.stdout,
+          f"pages of a GPU alone: {done.stdout}")
+    with open(on_gpu, encoding="utf-8") as alone:
+        text = alone.read()
+    with open(on_gpu, "w", encoding="utf-8") as out:
+        out.write(text.replace(", host_bytes: 0", ""))
+    done = subprocess.run([SLUICE, "validate", path], cwd=ROOT, stdout=subprocess.PIPE,
+                          stderr=subprocess.STDOUT, text=True, timeout=20)
+    check(done.returncode == 0, f"pages of a GPU, through the host's memory: {done.stdout}")
     too_large(folder, path)
     ports = free_ports(3)
     write_cluster(folder, [f", address: tcp://127.0.0.1:{port}" for port in ports])

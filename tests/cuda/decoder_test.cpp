@@ -210,7 +210,7 @@ TEST_CASE("a generator on the device says what one on the CPU says") {
   if (!there()) return;
   const Model cpu = Model::open(directory + "qwen2").value();
   auto text =
-      DeviceText::load(cpu.architecture(), cpu.file(), DeviceDecoder::Precision::exact, 4, 64);
+      DeviceText::load(cpu.architecture(), cpu.file(), DeviceDecoder::Precision::exact, {4, 64});
   REQUIRE(text.ok());
   KvPool pool(cpu.text().kv_shape(4), 64);
   Generator ours(**text, nullptr, Budget{8, 4});

@@ -94,7 +94,8 @@ TEST_CASE("a policy that the device fails is refused, and works when it is made 
 TEST_CASE("a decoder that the device fails says so each time, and goes on") {
   const Model cpu = Model::open(directory + "qwen2").value();
   const auto make = [&] {
-    return DeviceText::load(cpu.architecture(), cpu.file(), DeviceDecoder::Precision::bf16, 4, 16);
+    return DeviceText::load(cpu.architecture(), cpu.file(), DeviceDecoder::Precision::bf16,
+                            {4, 16});
   };
   CHECK(with_each_fault(emulated::Fault::Of::others, 1, [&] { return outcome(make()); }) > 10);
   const std::unique_ptr<DeviceText> text = std::move(make()).value();

@@ -1,6 +1,8 @@
 // What a `paged_kv` with `device: cuda` refuses, before anything runs: each says what, where and
 // what to do.
 #include <catch2/catch.hpp>
+#include <optional>
+#include <tuple>
 
 #include "tests/cuda_roles/watched_texts.h"
 #include "tests/directories.h"
@@ -29,8 +31,7 @@ class NoTexts final : public TextDevice {
     return Error{ErrorCode::unavailable, "the machine has no CUDA device"};
   }
   Result<std::unique_ptr<TextEngine>> load(const Architecture&, const SafetensorsFile&,
-                                           kernels::WeightFormat, std::size_t,
-                                           std::size_t) const override {
+                                           kernels::WeightFormat, const Pages&) const override {
     return Error{ErrorCode::exhausted, "no room for 17 bytes on the device"};
   }
 
@@ -87,18 +88,23 @@ TEST_CASE("a program without CUDA, and a machine without a GPU, are told of at t
 TEST_CASE("what a GPU's pages are not kept in is refused, whoever wrote the specification") {
   const NoTexts there(true);
   CHECK(made(on_cuda(), &there).ok());
-  GlobalParamSpec folder = on_cuda(), narrow = on_cuda();
-  folder.ssd = Name{"/nowhere", {}};
+  GlobalParamSpec folder = on_cuda(), narrow = on_cuda(), alone = on_cuda();
   narrow.kv_dtype = Dtype::bf16;
+  alone.host_bytes = 0;
+  folder.host_bytes = 0;
+  folder.ssd = Name{"/nowhere", {}};
   PeerHub hub;
   PeerPort* const others = &hub.add(1);
-  for (const auto& [spec, peers] :
-       {std::pair(folder, static_cast<PeerPort*>(nullptr)),
-        std::pair(narrow, static_cast<PeerPort*>(nullptr)), std::pair(on_cuda(), others)}) {
+  PeerPort* const none = nullptr;
+  CHECK(made(alone, &there).ok());
+  const std::string through = "go through the host's memory";
+  for (const auto& [spec, peers, why] :
+       {std::tuple(folder, none, through), std::tuple(alone, others, through),
+        std::tuple(narrow, none, std::string("not in a kv_dtype of their own"))}) {
     const Result<void> done = made(spec, &there, "tests/golden/conversation_qwen", peers);
     REQUIRE(!done.ok());
     CHECK(done.error().code == ErrorCode::invalid_argument);
-    CHECK(done.error().message.find("on the GPU alone") != std::string::npos);
+    CHECK(done.error().message.find(why) != std::string::npos);
   }
 }
 
@@ -121,8 +127,10 @@ TEST_CASE("models that draw or act are refused on a GPU, with what to do") {
 }
 
 TEST_CASE("a GPU without room, and a precision that it does not run, are the role's error") {
-  const auto why = [](const TextDevice& cuda, const std::string& precision) {
+  const auto why = [](const TextDevice& cuda, const std::string& precision,
+                      std::optional<std::int64_t> host_bytes = {}) {
     GlobalParamSpec spec = on_cuda();
+    spec.host_bytes = host_bytes;
     const auto sessions = ChatSessions::make({&spec, directory}, &cuda).value();
     RoleSpec role;
     role.name.text = "llm";
@@ -138,6 +146,9 @@ TEST_CASE("a GPU without room, and a precision that it does not run, are the rol
   if (!cuda_is_there()) return;
   CHECK(why(cuda_texts(), "int8") ==
         "device: cuda of 'kv': a GPU runs the precisions exact and bf16, not int8");
+  CHECK(why(cuda_texts(), "exact", 100) ==
+        "device: cuda of 'kv': its host_bytes, 100, have no room for a page of this model, which "
+        "takes 4096 bytes: give more, or 0 for none");
   CHECK(why(cuda_texts(), "exact") == "");
   CHECK(why(cuda_texts(), "bf16") == "");
 }

@@ -26,6 +26,7 @@ class WatchedText final : public TextEngine {
 
   const DecoderShape& shape() const override { return text_->shape(); }
   KvPages& pages() override { return text_->pages(); }
+  PageCopies* copies() override { return text_->copies(); }
   void embed(std::span<const std::int32_t> tokens, std::vector<float>& rows) const override {
     text_->embed(tokens, rows);
   }
@@ -53,10 +54,10 @@ class WatchedTexts final : public TextDevice {
   Result<void> find() const override { return cuda_texts().find(); }
   Result<std::unique_ptr<TextEngine>> load(const Architecture& architecture,
                                            const SafetensorsFile& file,
-                                           kernels::WeightFormat format, std::size_t page_tokens,
-                                           std::size_t pages) const override {
+                                           kernels::WeightFormat format,
+                                           const Pages& pages) const override {
     formats.push_back(format);
-    auto made = cuda_texts().load(architecture, file, format, page_tokens, pages);
+    auto made = cuda_texts().load(architecture, file, format, pages);
     if (!made.ok()) return made;
     return std::unique_ptr<TextEngine>(
         std::make_unique<WatchedText>(std::move(made).value(), asked));

@@ -3,6 +3,7 @@
 
 #include <catch2/catch.hpp>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -29,6 +30,7 @@ inline std::unique_ptr<SteppedRole> role_over(GlobalParam& pages, const RoleSpec
 }
 
 /// `ssd`: the folder of its pages; empty: none. `cuda`: the GPU of its decoder; null: the CPU.
+/// `host_bytes`: below that one's pages; none: what is usual.
 struct ChatWorld {
   std::string model;
   GlobalParamSpec param;
@@ -39,13 +41,15 @@ struct ChatWorld {
 
   explicit ChatWorld(std::int64_t pages = 64, std::vector<OptionSpec> options = {},
                      const std::string& ssd = {}, const TextDevice* cuda = nullptr,
-                     std::string checkpoint = directory)
+                     std::string checkpoint = directory,
+                     std::optional<std::int64_t> host_bytes = {})
       : model(std::move(checkpoint)) {
     param.name.text = "kv";
     param.page_tokens = 8;
     param.pages = pages;
     if (!ssd.empty()) param.ssd = Name{ssd, {}};
     if (cuda != nullptr) param.device = EngineDevice::cuda;
+    param.host_bytes = host_bytes;
     sessions = ChatSessions::make({&param, model}, cuda).value();
     role.options = std::move(options);
     role.options.push_back({{"precision", {}}, {"exact", {}}});

@@ -325,6 +325,18 @@ TEST_CASE("on a GPU run models that answer with words, exact or in bf16") {
   CHECK(on_cuda(of("pi0"), "robot_policy", "", "r.act") ==
         "wrong-device: with device: cuda roles run models that answer with words, and "
         "tests/golden/pi0 holds one that acts (family pi0): leave device out\n");
+  const auto with_host = [&](const std::string& bytes, const std::string& precision) {
+    return said(workflow(
+        "kv: { kind: paged_kv, model: " + qwen + ", device: cuda, host_bytes: " + bytes + " }",
+        "plugin: chat_model, model: " + qwen +
+            ", global_params: [kv], options: { precision: " + precision + " }",
+        "r.answer"));
+  };
+  CHECK(with_host("0", "bf16").empty());
+  CHECK(with_host("4KiB", "bf16").empty());
+  CHECK(with_host("4KiB", "exact") ==
+        "small-host: its host_bytes, 4096, have no room for a page of this model, which takes "
+        "8192 bytes: give more, or 0 for none\n");
   // What is wrong with the checkpoint itself is said alone.
   CHECK(on_cuda(root + "/tests", "chat_model") == "wrong-model: tests/config.json: no such file\n");
 }

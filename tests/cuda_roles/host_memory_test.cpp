@@ -1,0 +1,143 @@
+// Pages that a GPU has given up and the host's memory, or a folder behind it, still has: turns that
+// need them compute fewer rows and say the same.
+#include <catch2/catch.hpp>
+
+#include "tests/cuda_roles/watched_texts.h"
+#include "tests/roles/chat_world.h"
+#include "tests/scratch_folder.h"
+#ifdef SLUICE_EMULATED_TESTS
+#include "kernels/cuda/emulation.h"
+#endif
+
+using namespace sluice;
+
+namespace {
+
+constexpr std::int64_t few = 18;  // pages: room for one conversation
+const std::vector<std::string> questions{"What is on the table?", "And then?", "Why is that?"};
+
+/// Three sessions by turns, each with a longer history: what they are told.
+std::vector<std::string> talk(ChatWorld& world) {
+  std::vector<std::string> made;
+  std::uint64_t call = 0;
+  for (const std::string& question : questions)
+    for (const char* session : {"a", "b", "c"}) {
+      FakeActivation asked = piece(session + (" asks: " + question), session, true, 6);
+      asked.call_number = ++call;
+      world.chat->admit(asked);
+      world.run();
+      made.push_back(said(asked));
+    }
+  for (const StepOutcome& outcome : world.ended) {
+    INFO((outcome.result.ok() ? "" : outcome.result.error().message));
+    CHECK(outcome.result.ok());
+  }
+  return made;
+}
+
+/// On the CPU, with room for all of them.
+const std::vector<std::string>& told_on_cpu() {
+  static const std::vector<std::string> told = [] {
+    ChatWorld world(256);
+    return talk(world);
+  }();
+  return told;
+}
+
+PoolReport report(const ChatWorld& world) {
+  return *world.sessions->pool_report(std::chrono::milliseconds(100));
+}
+
+}  // namespace
+
+TEST_CASE("turns whose pages the GPU has given up find them in the host's memory") {
+  if (!cuda_is_there()) return;
+  const WatchedTexts watched;
+  ChatWorld large(256, {}, {}, &watched), alone(few, {}, {}, &watched, directory, 0),
+      world(few, {}, {}, &watched);
+  const std::vector<std::string>& want = told_on_cpu();
+  CHECK(talk(large) == want);
+  const std::size_t best = watched.take().rows;
+  CHECK(talk(alone) == want);
+  const std::size_t worst = watched.take().rows;
+  CHECK(talk(world) == want);
+  const std::size_t rows = watched.take().rows;
+  INFO(best << " " << rows << " " << worst);
+  CHECK(rows < worst);
+  CHECK(best <= rows);
+  CHECK(!report(alone).host.has_value());
+  const PoolReport told = report(world);
+  REQUIRE(told.host.has_value());
+  CHECK(told.host->raised > 0);
+  CHECK(told.host->lowered >= told.host->raised / 2);
+  CHECK(told.host->pages == 2 * few);
+  CHECK(told.host->off.empty());
+  CHECK(told.brought > 0);
+  CHECK(told.source == PoolReport::Source::nowhere);
+  CHECK(told.brought + told.memory + told.computed == told.asked);
+  CHECK(told.computed < report(alone).computed);
+  for (const char* session : {"a", "b", "c"}) world.sessions->end_session(session);
+  CHECK(world.pool().pages_free() == world.pool().pages());
+}
+
+TEST_CASE("a GPU's pages are in a folder too, and found there by the next process") {
+  if (!cuda_is_there()) return;
+  const ScratchFolder scratch;
+  const std::string folder = scratch.path() + "/pages";
+  const WatchedTexts watched;
+  std::size_t rows = 0;
+  {
+    ChatWorld world(64, {}, folder, &watched);
+    CHECK(talk(world) == told_on_cpu());
+    rows = watched.take().rows;
+  }
+  ChatWorld world(64, {}, folder, &watched);
+  CHECK(talk(world) == told_on_cpu());
+  CHECK(watched.take().rows < rows);
+  const PoolReport told = report(world);
+  CHECK(told.source == PoolReport::Source::disk);
+  CHECK(told.brought_pages > 0);
+  REQUIRE(told.host.has_value());
+  CHECK(told.host->raised >= told.brought_pages);
+}
+
+TEST_CASE("pages that a GPU has made are not the CPU's, nor those of another precision") {
+  if (!cuda_is_there()) return;
+  const ScratchFolder scratch;
+  const std::string folder = scratch.path() + "/pages";
+  {
+    ChatWorld world(64, {}, folder, &cuda_texts());
+    (void)talk(world);
+    CHECK(report(world).host->lowered > 0);
+  }
+  ChatWorld on_cpu(64, {}, folder);
+  (void)talk(on_cpu);
+  CHECK(report(on_cpu).source_pages > 0);
+  CHECK(report(on_cpu).brought_pages == 0);
+}
+
+#ifdef SLUICE_EMULATED_TESTS
+TEST_CASE("a GPU that fails a copy of pages says so in the report, and answers are the same") {
+  for (const std::size_t call : {0, 4, 20}) {
+    ChatWorld world(few, {}, {}, &cuda_texts());
+    device::emulated::Fault fault{device::emulated::Fault::Of::copies, call};
+    device::emulated::plan_fault(&fault);
+    CHECK(talk(world) == told_on_cpu());
+    device::emulated::plan_fault(nullptr);
+    REQUIRE(fault.happened);
+    CHECK(report(world).host->off == "the device was told to fail");
+    for (const char* session : {"a", "b", "c"}) world.sessions->end_session(session);
+    CHECK(world.pool().pages_free() == world.pool().pages());
+  }
+}
+
+TEST_CASE("copies that take several forwards change nothing that is said") {
+  for (const std::size_t questions_more : {0, 5}) {
+    device::emulated::slow_copies(questions_more);
+    ChatWorld world(few, {}, {}, &cuda_texts());
+    CHECK(talk(world) == told_on_cpu());
+    CHECK(report(world).host->raised > 0);
+  }
+  device::emulated::slow_copies(1);
+}
+#endif

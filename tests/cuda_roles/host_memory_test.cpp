@@ -1,8 +1,10 @@
 // Pages that a GPU has given up and the host's memory, or a folder behind it, still has: turns that
 // need them compute fewer rows and say the same.
 #include <catch2/catch.hpp>
+#include <memory>
 
 #include "tests/cuda_roles/watched_texts.h"
+#include "tests/peer_hub.h"
 #include "tests/roles/chat_world.h"
 #include "tests/scratch_folder.h"
 #ifdef SLUICE_EMULATED_TESTS
@@ -114,6 +116,49 @@ TEST_CASE("pages that a GPU has made are not the CPU's, nor those of another pre
   (void)talk(on_cpu);
   CHECK(report(on_cpu).source_pages > 0);
   CHECK(report(on_cpu).brought_pages == 0);
+}
+
+TEST_CASE("another machine's GPU goes on with what this one's has computed") {
+  if (!cuda_is_there()) return;
+  PeerHub hub;
+  const WatchedTexts watched;
+  std::size_t rows[2] = {};
+  std::unique_ptr<GlobalParam> pages[2];
+  std::unique_ptr<SteppedRole> chats[2];
+  GlobalParamSpec param;
+  param.name.text = "kv";
+  param.page_tokens = 8;
+  param.pages = 64;
+  param.device = EngineDevice::cuda;
+  RoleSpec role;
+  role.options = {{{"precision", {}}, {"exact", {}}}};
+  std::string words[2];
+  for (std::uint32_t machine = 0; machine < 2; ++machine) {
+    pages[machine] =
+        ChatSessions::make({&param, directory, -1, &hub.add(machine), "kv"}, &watched).value();
+    chats[machine] = role_over(*pages[machine], role, chat_model_plugin());
+  }
+  for (std::uint32_t machine = 0; machine < 2; ++machine) {
+    FakeActivation asked = piece("Hello there, what is on the table?", "a");
+    std::vector<StepOutcome> ended;
+    chats[machine]->admit(asked);
+    while (chats[machine]->busy()) chats[machine]->step(ended);
+    REQUIRE(ended.size() == 1);
+    REQUIRE(ended[0].result.ok());
+    words[machine] = said(asked);
+    rows[machine] = watched.take().rows;
+  }
+  CHECK(words[1] == words[0]);
+  CHECK(rows[1] <= 8);  // the prompt's last page
+  CHECK(rows[0] > 24);
+  const PoolReport first = *pages[0]->pool_report(std::chrono::milliseconds(100)),
+                   second = *pages[1]->pool_report(std::chrono::milliseconds(100));
+  CHECK(second.source == PoolReport::Source::machines);
+  CHECK(second.brought_pages >= 3);
+  CHECK(second.brought_pages == first.given_pages);
+  REQUIRE(second.host.has_value());
+  CHECK(second.host->raised == second.brought_pages);
+  for (const auto& one : pages) one->end_session("a");
 }
 
 #ifdef SLUICE_EMULATED_TESTS

@@ -179,7 +179,8 @@ def killed_by_chance(folder, flow, robot, seed):
             message = one["error"]["message"]
             expect(f"seed {seed}: why one fails", "died by SIGKILL" in message or GONE in message, one)
         name = chance.choice(["acts", "words", None, None])
-        pid = cluster.host(name)["pid"] if name and len(died) < 8 else 0
+        # One that dies more than five times within a minute is refused for a while.
+        pid = cluster.host(name)["pid"] if name and sum(one == name for one in died.values()) < 5 else 0
         try:
             if pid > 0:  # else it is being started again
                 os.kill(pid, signal.SIGKILL)

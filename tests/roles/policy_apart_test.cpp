@@ -218,7 +218,11 @@ TEST_CASE("a prefix is gone for other processes with the next one, and with its 
   CHECK(why.starts_with(none_here));
   CHECK(why.ends_with(", nor one whose process has died since"));
   CHECK(!acted(*apart.hand, second, why).empty());
-  // Nobody guesses a number.
+  // Nobody guesses a number, from the one before neither.
+  const auto number = [](const FakeActivation& prefix) {
+    return static_cast<std::uint64_t>(prefix.frames.at(0).second->number);
+  };
+  CHECK(number(second) - number(first) + (1U << 20U) > (2U << 20U));
   FakeActivation thief("act", "s");
   thief.give("prefix", changed(second, 1));
   CHECK(apart.hand->run(*apart.hand->hand, thief).starts_with(none_here));

@@ -285,6 +285,7 @@ void HostTier::take_lowered(bool waits) {
 }
 
 void HostTier::rest() {
+  if (failed_.has_value()) give_up(*std::exchange(failed_, {}));
   while (off_.empty() && (!lowerings_.empty() || !backlog_.empty())) {
     const std::size_t before = backlog_.size();
     take_lowered(true);

@@ -433,6 +433,31 @@ TEST_CASE("another machine's device has the pages through both hosts") {
   two.check_all();
 }
 
+TEST_CASE("what is preloaded into the host's memory goes up without a pull") {
+  PeerHub hub;
+  PeerHub::Port& ahead = hub.add(1);
+  ahead.does_preload = true;
+  World one(8, KeptPool::make_among(shape, 32, hub.add(0), "kv").value()),
+      two(8, KeptPool::make_among(shape, 32, ahead, "kv").value());
+  KvPeers& peers = *two.kept.peers;
+  const auto settle = [&] {
+    for (int i = 0; i < 1000; ++i)
+      if (!peers.preload({}, 0, ++two.now) && peers.unheard() == 0) return;
+  };
+  settle();
+  const auto first = history(1, 6);
+  REQUIRE(one.compute(first));
+  one.tier->rest();
+  settle();
+  CHECK(two.kept.pool->table().match(two.pool.keys_of(origin(), first)) == 6);
+  CHECK(peers.counts().pulled == 6);
+  REQUIRE(two.begin(1, first));
+  CHECK(two.wait() == 6 * tokens_per_page);
+  CHECK(peers.counts().pulled == 6);
+  CHECK(peers.counts().preloads->useful == 6);
+  two.check_all();
+}
+
 TEST_CASE("random prompts, waits and cuts leave what each key says, and nobody's pages held") {
   for (std::uint64_t seed = 0; seed < 12; ++seed) {
     INFO(seed);

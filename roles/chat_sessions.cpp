@@ -155,7 +155,8 @@ Result<ChatEngine*> ChatSessions::engine(const std::string& directory, kernels::
   PageCopies* const copies = engine_->text->copies();
   if (copies != nullptr && kept_.pool != nullptr)
     host_tier_ =
-        std::make_unique<HostTier>(engine_->text->pages(), *copies, *kept_.pool, kept_.source());
+        std::make_unique<HostTier>(engine_->text->pages(), *copies, *kept_.pool,
+                                            kept_.source(), kept_.peers != nullptr);
   SharedEngine::Turn turn(engine_->shared);
   turn.engine().use(source());
   engine_->hear_processes = [this, &engine = turn.engine()] { hear_processes(engine); };

@@ -9,8 +9,14 @@ namespace sluice {
 
 using Way = PageCopies::Way;
 
-HostTier::HostTier(KvPages& pages, PageCopies& copies, KvPool& host, PageSource* below)
-    : pages_(pages), copies_(copies), host_(host), below_(below), is_lowered_(pages.pages()) {
+HostTier::HostTier(KvPages& pages, PageCopies& copies, KvPool& host, PageSource* below,
+                   bool others_read)
+    : pages_(pages),
+      copies_(copies),
+      host_(host),
+      below_(below),
+      others_read_(others_read),
+      is_lowered_(pages.pages()) {
   SLUICE_CHECK(pages.shape().page_bytes() == host.shape().page_bytes() &&
                pages.shape().page_tokens == host.shape().page_tokens);
   if (const Result<void> pinned = copies_.pin(host_.memory()); !pinned.ok())
@@ -19,7 +25,7 @@ HostTier::HostTier(KvPages& pages, PageCopies& copies, KvPool& host, PageSource*
 }
 
 HostTier::~HostTier() {
-  rest();
+  drain();
   if (!rises_.empty()) (void)copies_.wait(Way::up);
   pages_.watch(nullptr);
 }
@@ -62,9 +68,9 @@ bool HostTier::begin(std::uint64_t task, const RowsOrigin& origin,
   Sequence asked = host_.open(fetch.keys);
   host_.give_back(asked, true);
   if (fetch.next == fetch.keys.size()) return false;
-  fetch.there = pages_.open(std::span<const PageKey>(fetch.keys).first(fetch.next));
   fetch.is_below = below_ != nullptr && below_->begin(task, origin, tokens, per_token, now);
   if (!fetch.is_below && (!look(fetch) || !pays(fetch))) return false;
+  fetch.there = pages_.open(std::span<const PageKey>(fetch.keys).first(fetch.next));
   fetches_.push_back(std::move(fetch));
   return true;
 }
@@ -196,8 +202,8 @@ void HostTier::poll(std::int64_t now, std::vector<Ready>& ready, std::chrono::na
 
 std::size_t HostTier::pages_awaited() const {
   std::size_t pages = below_ != nullptr ? below_->pages_awaited() : 0;
-  if (!rises_.empty()) return pages;  // they have their places
-  for (const Fetch& fetch : fetches_) pages += fetch.end - std::min(fetch.next, fetch.end);
+  for (const Fetch& fetch : fetches_)  // those that rise have their places
+    if (!fetch.is_rising) pages += fetch.end - std::min(fetch.next, fetch.end);
   return pages;
 }
 
@@ -285,6 +291,11 @@ void HostTier::take_lowered(bool waits) {
 }
 
 void HostTier::rest() {
+  if (others_read_) return drain();
+  if (!failed_.has_value() && off_.empty()) lower();
+}
+
+void HostTier::drain() {
   if (failed_.has_value()) give_up(*std::exchange(failed_, {}));
   while (off_.empty() && (!lowerings_.empty() || !backlog_.empty())) {
     const std::size_t before = backlog_.size();

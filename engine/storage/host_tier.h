@@ -36,9 +36,10 @@ class HostTier final : public PageSource, private PageWatcher {
   };
 
   /// Borrows all. `pages` and `host` have one shape and one secret. `below`: where pages may be
-  /// that the host has not; null: nowhere.
-  HostTier(KvPages& pages, PageCopies& copies, KvPool& host, PageSource* below);
-  /// Copies down what still waits, as `rest`.
+  /// that the host has not; null: nowhere. `others_read`: the host's pages, whenever they like.
+  HostTier(KvPages& pages, PageCopies& copies, KvPool& host, PageSource* below,
+           bool others_read = false);
+  /// As `drain`.
   ~HostTier() override;
   HostTier(const HostTier&) = delete;
   HostTier& operator=(const HostTier&) = delete;
@@ -51,7 +52,10 @@ class HostTier final : public PageSource, private PageWatcher {
   bool is_waited_for() const override { return !fetches_.empty(); }
   std::size_t pages_awaited() const override;
   bool holds_pages() const override { return !fetches_.empty() || !rises_.empty(); }
+  /// Begins to copy down what waits; where others read the host's pages, to the end.
   void rest() override;
+  /// Until all that waits is copied down.
+  void drain();
 
   const Counts& counts() const { return counts_; }
   const KvPool& host() const { return host_; }
@@ -111,6 +115,7 @@ class HostTier final : public PageSource, private PageWatcher {
   PageCopies& copies_;
   KvPool& host_;
   PageSource* below_;
+  bool others_read_;
   ReadGuard guard_;
   std::vector<Fetch> fetches_;
   std::vector<Rise> rises_;          // under way, all of them

@@ -102,7 +102,8 @@ struct World {
       : kept(std::move(below)),
         device(pages),
         pool(shape, pages, kept.secret),
-        tier(std::make_unique<HostTier>(pool, device, *kept.pool, kept.source())) {}
+        tier(std::make_unique<HostTier>(pool, device, *kept.pool, kept.source(),
+                                        kept.peers != nullptr)) {}
 
   /// As an engine does: what there is is gone on behind, the rest is written and published. False:
   /// there is no room. `found`: pages that were there.
@@ -163,10 +164,10 @@ TEST_CASE("what the device has given up comes back from the host, byte for byte"
   World world(8, 32);
   const auto first = history(1, 6), second = history(2, 8);
   REQUIRE(world.compute(first));
-  world.tier->rest();
+  world.tier->drain();
   CHECK(world.tier->counts().lowered == 6);
   REQUIRE(world.compute(second));  // all pages of the first go
-  world.tier->rest();
+  world.tier->drain();
   CHECK(world.pool.table().match(world.pool.keys_of(origin(), first)) == 0);
   CHECK(world.begin(1, first));
   CHECK(world.tier->is_waited_for());
@@ -198,7 +199,7 @@ TEST_CASE("nobody finds a page before it is there, and no copy is waited for mea
   world.poll();
   CHECK(world.kept.pool->table().match(keys) == 6);
   REQUIRE(world.compute(second));
-  world.tier->rest();
+  world.tier->drain();
   world.device.is_slow = true;
   const std::size_t waits = world.device.waits;
   REQUIRE(world.begin(1, first));
@@ -216,6 +217,19 @@ TEST_CASE("nobody finds a page before it is there, and no copy is waited for mea
   world.check_all();
 }
 
+TEST_CASE("at rest copies are begun, and waited for where other machines read the host's pages") {
+  for (const bool among : {false, true}) {
+    PeerHub hub;
+    World world(8, among ? KeptPool::make_among(shape, 32, hub.add(0), "kv").value()
+                         : KeptPool::make(shape, 32, "", 0).value());
+    world.device.is_slow = true;
+    REQUIRE(world.compute(history(1, 6)));
+    world.tier->rest();
+    CHECK(world.device.under_way.size() == (among ? 0 : 6));
+    CHECK(world.tier->counts().lowered == (among ? 6 : 0));
+  }
+}
+
 TEST_CASE("a page that is written anew while it is copied down waits for that copy") {
   World world(8, 32);
   world.device.is_slow = true;
@@ -225,7 +239,7 @@ TEST_CASE("a page that is written anew while it is copied down waits for that co
   REQUIRE(world.compute(history(2, 8)));
   CHECK(world.device.waits > 0);
   world.device.is_slow = false;
-  world.tier->rest();
+  world.tier->drain();
   CHECK(world.kept.pool->table().match(world.pool.keys_of(origin(), first)) == 6);
   world.check_all();
 }
@@ -234,7 +248,7 @@ TEST_CASE("what the device gives up before it was copied is missed, and what han
   World world(8, 32);
   REQUIRE(world.compute(history(1, 6)));
   REQUIRE(world.compute(history(2, 8)));  // without a forward between them
-  world.tier->rest();
+  world.tier->drain();
   CHECK(world.tier->counts().missed == 6);
   CHECK(world.tier->counts().lowered == 8);
   world.check_all();
@@ -246,9 +260,9 @@ TEST_CASE("two tasks that miss the same pages share the copies; one may go meanw
     auto longer = history(1, 8);
     const std::vector<std::int32_t> shorter(longer.begin(), longer.begin() + 6 * 4 + 1);
     REQUIRE(world.compute(longer));
-    world.tier->rest();
+    world.tier->drain();
     REQUIRE(world.compute(history(2, 12)));
-    world.tier->rest();
+    world.tier->drain();
     world.device.is_slow = true;
     REQUIRE(world.begin(1, shorter));
     REQUIRE(world.begin(2, longer));
@@ -270,7 +284,7 @@ TEST_CASE(
   World world(8, 64);
   const auto first = history(1, 6);
   REQUIRE(world.compute(first));
-  world.tier->rest();
+  world.tier->drain();
   REQUIRE(world.compute(history(2, 8)));
   KvSequence held;
   std::vector<CopyPage> copies;
@@ -287,7 +301,7 @@ TEST_CASE("chains that were published by turns are all copied down") {
   World world(16, 64);
   const auto first = history(1, 4), second = history(2, 4), third = history(3, 4);
   for (const auto* one : {&first, &second, &third}) REQUIRE(world.compute(*one));
-  world.tier->rest();
+  world.tier->drain();
   for (const auto* one : {&first, &second, &third})
     CHECK(world.kept.pool->table().match(world.pool.keys_of(origin(), *one)) == 4);
   CHECK(world.tier->counts().lowered == 12);
@@ -298,7 +312,7 @@ TEST_CASE("a chain that begins on the device and goes on in the host is made who
   auto longer = history(1, 7);
   const std::vector<std::int32_t> shorter(longer.begin(), longer.begin() + 2 * 4 + 1);
   REQUIRE(world.compute(longer));
-  world.tier->rest();
+  world.tier->drain();
   REQUIRE(world.compute(history(2, 8)));
   REQUIRE(world.compute(shorter));
   REQUIRE(world.begin(1, longer));
@@ -311,18 +325,18 @@ TEST_CASE("a host that has given up a beginning gets it again with what follows"
   auto longer = history(1, 5);
   const std::vector<std::int32_t> shorter(longer.begin(), longer.begin() + 3 * 4 + 1);
   REQUIRE(world.compute(shorter));
-  world.tier->rest();
+  world.tier->drain();
   REQUIRE(world.compute(history(2, 6)));
-  world.tier->rest();  // takes the host's place
+  world.tier->drain();  // takes the host's place
   CHECK(world.kept.pool->table().match(world.pool.keys_of(origin(), shorter)) < 3);
   REQUIRE(world.compute(longer));
-  world.tier->rest();
+  world.tier->drain();
   CHECK(world.kept.pool->table().match(world.pool.keys_of(origin(), longer)) == 5);
   world.check_all();
   // One that is longer than the host is left out, and those behind it are not.
   REQUIRE(world.compute(history(4, 7)));
   REQUIRE(world.compute(history(5, 4)));
-  world.tier->rest();
+  world.tier->drain();
   CHECK(world.kept.pool->table().match(world.pool.keys_of(origin(), history(5, 4))) == 4);
   CHECK(world.tier->off().empty());
 }
@@ -338,11 +352,11 @@ TEST_CASE("a device that fails a copy has nothing copied any more, and nobody wa
       const auto tokens = history(seed, 6);
       if (world.begin(seed, tokens)) (void)world.wait();
       world.poll();
-      if (call < 12) world.tier->rest();
+      if (call < 12) world.tier->drain();
       REQUIRE(world.compute(tokens));
     }
     if (call < 18) world.poll();
-    world.tier->rest();
+    world.tier->drain();
     CHECK(world.pool.pages_free() == 8);
     if (call < 8) CHECK(world.tier->off() == "the device was told to fail");
     if (!world.tier->off().empty()) CHECK(world.kept.pool->pages_free() == 32);
@@ -361,7 +375,7 @@ TEST_CASE("a copy that failed as its page was written anew is not taken for one 
   world.device.fails_in = 0;
   REQUIRE(world.compute(history(2, 8)));
   CHECK(!world.device.fails_in.has_value());
-  world.tier->rest();
+  world.tier->drain();
   CHECK(world.tier->off() == "the device was told to fail");
   CHECK(world.tier->counts().lowered == 0);
   world.check_all();
@@ -383,7 +397,7 @@ TEST_CASE("pages that computing has sooner are not copied up, but now and then")
   std::size_t tried = 0;
   for (int i = 0; i < 40; ++i) {
     REQUIRE(world.compute(first));
-    world.tier->rest();
+    world.tier->drain();
     REQUIRE(world.compute(history(2, 8)));
     if (!world.begin(1, first, 1e-9)) continue;
     ++tried;
@@ -423,7 +437,7 @@ TEST_CASE("another machine's device has the pages through both hosts") {
   World one(8, among(0)), two(8, among(1));
   const auto first = history(1, 6);
   REQUIRE(one.compute(first));
-  one.tier->rest();
+  one.tier->drain();
   REQUIRE(two.begin(1, first));
   CHECK(two.wait() == 6 * tokens_per_page);
   CHECK(two.kept.peers->counts().pulled == 6);
@@ -447,7 +461,7 @@ TEST_CASE("what is preloaded into the host's memory goes up without a pull") {
   settle();
   const auto first = history(1, 6);
   REQUIRE(one.compute(first));
-  one.tier->rest();
+  one.tier->drain();
   settle();
   CHECK(two.kept.pool->table().match(two.pool.keys_of(origin(), first)) == 6);
   CHECK(peers.counts().pulled == 6);
@@ -490,7 +504,7 @@ TEST_CASE("random prompts, waits and cuts leave what each key says, and nobody's
     }
     world.device.is_slow = false;
     for (int i = 0; i < 20; ++i) ended += world.poll(std::chrono::milliseconds(1)).size();
-    world.tier->rest();
+    world.tier->drain();
     CHECK(ended == begun);
     CHECK(world.tier->counts().raised > 0);
     CHECK(world.pool.pages_free() == world.pool.pages());

@@ -154,8 +154,7 @@ Result<ChatEngine*> ChatSessions::engine(const std::string& directory, kernels::
                                          options);
   PageCopies* const copies = engine_->text->copies();
   if (copies != nullptr && kept_.pool != nullptr)
-    host_tier_ =
-        std::make_unique<HostTier>(engine_->text->pages(), *copies, *kept_.pool,
+    host_tier_ = std::make_unique<HostTier>(engine_->text->pages(), *copies, *kept_.pool,
                                             kept_.source(), kept_.peers != nullptr);
   SharedEngine::Turn turn(engine_->shared);
   turn.engine().use(source());

@@ -142,7 +142,7 @@ TEST_CASE("a GPU's pages and those of the host's memory below them are shown apa
   CHECK_FALSE(json_of(pool).contains("from_machines"));
   CHECK(json_of(pool)["host"].dump() ==
         "{\"pages\":128,\"free\":100,\"cached\":28,\"lowered\":30,\"raised\":12,\"missed\":3,"
-        "\"off\":\"it fell\x1b off\",\"unpinned\":\"no room\"}");
+        "\"off\":\"it fell\\u001b off\",\"unpinned\":\"no room\"}");
 }
 
 TEST_CASE("a disk shows what it holds, what went to and fro, and why it is off") {

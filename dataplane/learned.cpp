@@ -2,7 +2,7 @@
 // first.
 //
 // A block's class is how often it was used (in eight steps), whether it ended its path when it was
-// used last, and a detail: how much was new in that path, or its own pace. A bounded table
+// used last, and its details: how much was new in that path, or its own pace. A bounded table
 // remembers blocks that went, so that returns after eviction teach too. Leaves stand in one list
 // for each class and idle time; the lists are ranked anew now and then. Source: ours; the rank is
 // `reuse_times.h`.
@@ -19,13 +19,23 @@ namespace {
 
 constexpr std::uint32_t cells = reuse_classes * reuse_ages;
 
+/// How much was new in a path: of itself, and as a multiple of the mean of all paths.
+struct News {
+  double part = 0, times_mean = 0;
+};
+
 /// What says most of a block beside its uses. Of one that was used once or twice: how much was new
-/// in the path that used it last, as a multiple of the mean (a long text is asked about less often
-/// than a short question). Of another: the mean time between its uses, in steps of four times.
-std::uint32_t detail_of(std::uint32_t uses, double times_mean, std::uint64_t pace_ms) {
-  if (uses <= 2) return times_mean < 0.25 ? 0 : times_mean < 1 ? 1 : times_mean < 4 ? 2 : 3;
+/// in the path that used it last (a long text is asked about less often than a short question), and
+/// which part of the path that was, by quarters (a first request, or one that goes on). Of another:
+/// the mean time between its uses, in steps of four times.
+std::uint32_t detail_of(std::uint32_t uses, News news, std::uint64_t pace_ms) {
+  if (uses <= 2) {
+    const double times = news.times_mean;
+    const std::uint32_t step = times < 0.25 ? 0 : times < 1 ? 1 : times < 4 ? 2 : 3;
+    return 4 * std::min(3U, static_cast<std::uint32_t>(4 * news.part)) + step;
+  }
   const auto log = static_cast<std::uint32_t>(std::bit_width(pace_ms / 512));
-  return std::min(reuse_details - 1, (log + 1) / 2);
+  return std::min(7U, (log + 1) / 2);
 }
 
 std::uint32_t class_of(std::uint32_t uses, bool ends_path, std::uint32_t detail) {
@@ -168,7 +178,8 @@ class Learned final : public EvictionPolicy {
     for (const VisitedBlock& at : path) added += memory_of(at.key).knows(at.key) ? 0 : 1;
     paths_ = std::min(paths_ + 1, 1024.0);
     mean_added_ += (added - mean_added_) / paths_;
-    times_mean_ = added / std::max(mean_added_, 1e-9);
+    const auto length = static_cast<double>(std::max<std::size_t>(path.size(), 1));
+    news_ = {added / length, added / std::max(mean_added_, 1e-9)};
   }
   /// The block of `key` is used: its class is that of all uses which it or the memory remembers.
   void remember(Block& block, std::uint64_t key, bool ends_path) {
@@ -182,7 +193,7 @@ class Learned final : public EvictionPolicy {
     const std::uint64_t idle = now_ - (known ? memory.last_ms : block.last_ms);
     const std::uint64_t pace = known && before > 1 ? (3 * memory.pace_ms + idle) / 4 : idle;
     block.uses = std::min(before, 0xfffffffeu) + 1;
-    block.kind = class_of(block.uses, ends_path, detail_of(block.uses, times_mean_, pace));
+    block.kind = class_of(block.uses, ends_path, detail_of(block.uses, news_, pace));
     memory = {key, now_, now_, pace, block.uses, block.kind};
   }
   void teach_idle(Memory& memory) {
@@ -198,7 +209,7 @@ class Learned final : public EvictionPolicy {
   }
 
   void rank_cells() {
-    rank_next_ = seen_ + std::min<std::uint64_t>(2048, 64 + seen_ / 2);
+    rank_next_ = seen_ + std::min<std::uint64_t>(4096, 64 + seen_ / 2);
     times_.learn();
     std::array<std::uint64_t, cells> order;  // the rank's bits, which grow with it, and the cell
     for (std::uint32_t cell = 0; cell < cells; ++cell) {
@@ -245,7 +256,8 @@ class Learned final : public EvictionPolicy {
   ReuseTimes times_;
   std::array<std::uint32_t, cells> rank_of_{}, cell_at_{};
   std::array<std::uint64_t, cells / 64> filled_{};  // bit: the list of that rank is not empty
-  double paths_ = 0, mean_added_ = 0, times_mean_ = 0;
+  double paths_ = 0, mean_added_ = 0;
+  News news_;  // of the path that is visited
   std::uint64_t now_ = 0, aged_ms_ = 0, stamps_ = 0;
   std::uint64_t seen_ = 0, rank_next_ = 0;  // blocks visited
   std::size_t hand_ = 0;

@@ -8,8 +8,21 @@ namespace sluice {
 namespace {
 
 constexpr double lean = 10;                // observations that the evidence of others counts for
+constexpr double lean_factor = 30;         // that no detail matters counts for
+constexpr double lean_class = 1000;        // that a class is as its details say counts for
 constexpr std::uint32_t reach = 2;         // steps that lend each other evidence, all but the first
 constexpr std::uint64_t memory = 1 << 18;  // returns after which counts are halved
+
+constexpr std::uint32_t none = 32;  // no factor
+
+/// The factor of a class's first or second detail. Details mean the same within a band: blocks used
+/// once, twice, three or four times, more often.
+std::uint32_t factor_of(std::uint32_t kind, std::uint32_t which) {
+  const std::uint32_t group = kind / reuse_details, detail = kind % reuse_details;
+  const std::uint32_t band = group < reuse_paired ? group / 2 : group < 2 * reuse_paired ? 2 : 3;
+  if (group < reuse_paired) return 8 * band + (which == 0 ? detail / 4 : 4 + detail % 4);
+  return which == 0 ? 8 * band + detail % 8 : none;
+}
 
 }  // namespace
 
@@ -49,22 +62,23 @@ ReuseTimes::Steps ReuseTimes::shape() const {
 }
 
 /// Rates of return from what was seen near each step, nearer ones with more weight, and from the
-/// rates `on`, scaled by how many returns there were for each that they promised.
-ReuseTimes::Steps ReuseTimes::leaning(const Evidence& seen, const Steps& on) {
-  double returns = lean, promised = lean;
+/// rates `on`, scaled by how many returns there were for each that they promised, which count for
+/// `weight` observations.
+ReuseTimes::Steps ReuseTimes::leaning(const Evidence& seen, const Steps& on, double weight) {
+  double returns = weight, promised = weight;
   for (std::uint32_t step = 0; step < reuse_ages; ++step) {
     returns += seen.again[step];
     promised += seen.idle[step] * on[step];
   }
   Steps rates{};
   for (std::uint32_t step = 0; step < reuse_ages; ++step) {
-    double idle = lean, again = lean * on[step] * returns / promised;
+    double idle = weight, again = weight * on[step] * returns / promised;
     const std::uint32_t first = step < 1 + reach ? std::min(step, 1u) : step - reach;
     const std::uint32_t last = step == 0 ? 0 : std::min(reuse_ages - 1, step + reach);
     for (std::uint32_t at = first; at <= last; ++at) {
-      const double weight = 1 - std::abs(static_cast<double>(at) - step) / (1 + reach);
-      idle += weight * seen.idle[at];
-      again += weight * seen.again[at];
+      const double share = 1 - std::abs(static_cast<double>(at) - step) / (1 + reach);
+      idle += share * seen.idle[at];
+      again += share * seen.again[at];
     }
     rates[step] = again / idle;
   }
@@ -95,21 +109,56 @@ ReuseTimes::Steps ReuseTimes::ranks(const Steps& rates) {
   return ranks;
 }
 
-void ReuseTimes::learn() {
-  if (returns_ >= memory) fade();
+void ReuseTimes::learn_groups() {
   const Steps any = shape();
   for (std::uint32_t group = 0; group < reuse_groups; ++group) {
-    const std::uint32_t first = group * reuse_details;
     Evidence all;
-    for (std::uint32_t kind = first; kind < first + reuse_details; ++kind)
+    for (std::uint32_t detail = 0; detail < reuse_details; ++detail)
       for (std::uint32_t step = 0; step < reuse_ages; ++step) {
-        all.idle[step] += seen_[kind].idle[step];
-        all.again[step] += seen_[kind].again[step];
+        const Evidence& seen = seen_[group * reuse_details + detail];
+        all.idle[step] += seen.idle[step];
+        all.again[step] += seen.again[step];
       }
-    const Steps rates = leaning(all, any);
-    for (std::uint32_t kind = first; kind < first + reuse_details; ++kind)
-      rank_[kind] = ranks(leaning(seen_[kind], rates));
+    groups_[group] = leaning(all, any, lean);
   }
+}
+
+ReuseTimes::Steps ReuseTimes::promised(std::uint32_t kind, std::uint32_t but) const {
+  Steps rates = groups_[kind / reuse_details];
+  for (std::uint32_t which = 0; which < 2; ++which) {
+    const std::uint32_t factor = factor_of(kind, which);
+    if (which == but || factor == none) continue;
+    for (std::uint32_t step = 0; step < reuse_ages; ++step) rates[step] *= factors_[factor][step];
+  }
+  return rates;
+}
+
+void ReuseTimes::learn_factors(std::uint32_t which) {
+  std::array<Evidence, none> seen{};
+  std::array<bool, none> is_there{};
+  for (std::uint32_t kind = 0; kind < reuse_classes; ++kind) {
+    const std::uint32_t factor = factor_of(kind, which);
+    if (factor == none) continue;
+    is_there[factor] = true;
+    const Steps on = promised(kind, which);
+    for (std::uint32_t step = 0; step < reuse_ages; ++step) {
+      seen[factor].idle[step] += seen_[kind].idle[step] * on[step];
+      seen[factor].again[step] += seen_[kind].again[step];
+    }
+  }
+  Steps ones;
+  ones.fill(1);
+  for (std::uint32_t factor = 0; factor < none; ++factor)
+    if (is_there[factor]) factors_[factor] = leaning(seen[factor], ones, lean_factor);
+}
+
+void ReuseTimes::learn() {
+  if (returns_ >= memory) fade();
+  learn_groups();
+  for (Steps& factor : factors_) factor.fill(1);
+  for (const std::uint32_t which : {0, 1, 0, 1}) learn_factors(which);
+  for (std::uint32_t kind = 0; kind < reuse_classes; ++kind)
+    rank_[kind] = ranks(leaning(seen_[kind], promised(kind, 2), lean_class));
 }
 
 }  // namespace sluice

@@ -2,8 +2,9 @@
 // ranks (class, idle time) by the uses to be expected for a page and second.
 //
 // The rank is the Gittins index: the best, over all times to give up, of P(used by then) over the
-// expected time until used or given up. A class with little evidence leans on its group, and a
-// group on all of them: its chances are theirs, scaled by its own ratio. Units: milliseconds.
+// expected time until used or given up. A group leans on the shape that all have in common, scaled
+// by its own ratio; a class on its group, times a factor for each of its details, which is that of
+// all classes with the same detail. Units: milliseconds.
 // Bounds: counts are halved now and then, so old habits fade. Source: Gittins 1979; Aalto, Ayesta,
 // Righter 2009 for the index of an unknown duration.
 #pragma once
@@ -16,8 +17,10 @@ namespace sluice {
 
 inline constexpr std::uint32_t reuse_ages = 32;
 inline constexpr std::uint32_t reuse_groups = 16;
-inline constexpr std::uint32_t reuse_details = 8;  // classes of a group, one behind the other
+inline constexpr std::uint32_t reuse_details = 16;  // classes of a group, one behind the other
 inline constexpr std::uint32_t reuse_classes = reuse_groups * reuse_details;
+/// In the first groups a class has two details of four steps, in the others one of eight.
+inline constexpr std::uint32_t reuse_paired = 4;
 
 /// Two steps an octave: 0, 512, 768, 1024, 1536, ... milliseconds.
 inline std::uint32_t age_step(std::uint64_t age_ms) {
@@ -59,11 +62,18 @@ class ReuseTimes {
   void fade();
   /// How the rate of return changes with the idle time, whatever the class: 1 is its own mean.
   Steps shape() const;
-  static Steps leaning(const Evidence& seen, const Steps& on);
+  void learn_groups();
+  /// What the first or the second detail of a class multiplies its group's rates by.
+  void learn_factors(std::uint32_t which);
+  /// What a class leans on. `but`: without the factor of that detail.
+  Steps promised(std::uint32_t kind, std::uint32_t but) const;
+  static Steps leaning(const Evidence& seen, const Steps& on, double weight);
   static Steps ranks(const Steps& rates);
 
   std::array<Evidence, reuse_classes> seen_{};
   std::array<Steps, reuse_classes> rank_{};
+  std::array<Steps, reuse_groups> groups_{};  // rates
+  std::array<Steps, 32> factors_{};           // eight for each of four bands of groups
   std::uint64_t returns_ = 0;
 };
 

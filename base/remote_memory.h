@@ -58,6 +58,9 @@ class RemoteRegion {
   }
   /// This process copies from it.
   virtual bool is_near() const { return false; }
+  /// Its bytes, where they are mapped here: they stay so as long as this is referred to, and may
+  /// change meanwhile. Null: they are not, or not yet, or not any more.
+  virtual Ref<Buffer> bytes() const { return {}; }
   void read(std::uint64_t number, Part first, Part then) { read(number, first, then, {}); }
 };
 

@@ -94,6 +94,22 @@ class PagePuller {
   /// it is found. False: that peer is not to be asked. Requires: `pages` keys, not none.
   bool begin_at(std::uint64_t pull, std::vector<PageKey> keys, PeerLife peer, std::size_t pages,
                 std::int64_t now);
+  /// The same where this side has looked into `peer`'s region, which is near, and knows where the
+  /// first stand. False: that peer's pages are not to be read. Requires: not more places than keys.
+  bool begin_near(std::uint64_t pull, std::vector<PageKey> keys, PeerLife peer,
+                  std::vector<pages::Place> places, std::int64_t now);
+  /// Of those that could be asked now, at most `peers_asked`, whose regions are near and can be
+  /// read. `is_all`: there are no others.
+  struct Near {
+    struct Peer {
+      PeerLife life;
+      std::uint64_t incarnation = 0;  // of its pool
+      std::uint32_t pages = 0;        // of its region
+    };
+    std::vector<Peer> peers;
+    bool is_all = true;
+  };
+  Near near(std::int64_t now) const;
   /// The first of them, as many as are wanted. One that has ended: nothing happens. Requires: so
   /// many were found, and not none.
   void fetch(std::uint64_t pull, std::size_t pages, std::int64_t now);

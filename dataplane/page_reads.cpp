@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/check.h"
 #include "dataplane/page_puller.h"
 
 namespace sluice {
@@ -19,6 +20,51 @@ void PagePuller::opened(PeerLife life, std::uint32_t pages, bool is_near) {
   if (it == peers_.end()) return;
   it->second.pages = pages;
   it->second.is_near = is_near;
+}
+
+PagePuller::Near PagePuller::near(std::int64_t now) const {
+  Near near;
+  for (const auto& [life, peer] : peers_) {
+    if (!may_be_asked(peer, now)) continue;
+    const bool is_near = may_read(peer) && peer.is_near && near.peers.size() < peers_asked;
+    near.is_all = near.is_all && is_near;
+    if (is_near) near.peers.push_back({life, peer.incarnation, peer.pages});
+  }
+  return near;
+}
+
+/// As if it had been asked for the places, and had answered.
+bool PagePuller::begin_near(std::uint64_t id, std::vector<PageKey> keys, PeerLife life,
+                            std::vector<Place> places, std::int64_t now) {
+  SLUICE_CHECK(id != 0 && places.size() <= keys.size() && !pulls_.contains(id));
+  const auto it = peers_.find(life);
+  if (places.empty() || it == peers_.end() || !may_be_asked(it->second, now) ||
+      !may_read(it->second))
+    return false;
+  const std::size_t count = places.size();
+  Pull pull;
+  pull.keys = std::move(keys);
+  pull.began = pull.heard = now;
+  pull.found = count;
+  pull.peer = life;
+  pull.first_asked = next_question_++;
+  pull.questions.insert(pull.first_asked);
+  Question& question = questions_[pull.first_asked];
+  question = {id, life, 0, count};
+  ++it->second.asks;
+  it->second.in_flight += count * self_.page_bytes;
+  const auto at = pulls_.emplace(id, std::move(pull)).first;
+  for (Place& place : places) {
+    place.head.id = at->second.first_asked;
+    const bool is_so = is_asked_for(question, place.head) && place.page < it->second.pages;
+    SLUICE_CHECK(is_so, "a place is another page's");
+    ++question.got;
+  }
+  question.early = std::move(places);
+  question.end =
+      End{at->second.first_asked, static_cast<std::uint32_t>(count), End::Status::done, 0};
+  found_all(id, at->second);
+  return true;
 }
 
 void PagePuller::closed(PeerLife life) { opened(life, 0); }

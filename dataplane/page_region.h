@@ -1,4 +1,5 @@
-// Memory of a pool that other machines read by themselves: its pages, then a stamp for each.
+// Memory of a pool that other machines read by themselves: its pages, then a stamp for each, and
+// behind those which page stands where (`PageDirectory`).
 //
 // A stamp says what stands in its page now: incarnation, generation, key, length and CRC-32C, or
 // nothing. Its owner clears it before anything else is written into the page and writes it when
@@ -8,6 +9,7 @@
 #pragma once
 
 #include <array>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -20,6 +22,7 @@ namespace sluice {
 
 struct PageRegion {
   static constexpr std::size_t stamp_bytes = 64;
+  static constexpr std::size_t slot_bytes = 16;  // of the directory
 
   std::uint32_t pages = 0;
   std::uint32_t page_bytes = 0;
@@ -28,7 +31,11 @@ struct PageRegion {
     const std::uint64_t end = std::uint64_t{pages} * page_bytes;
     return (end + stamp_bytes - 1) / stamp_bytes * stamp_bytes;
   }
-  std::uint64_t size() const { return stamps() + std::uint64_t{pages} * stamp_bytes; }
+  std::uint64_t directory() const { return stamps() + std::uint64_t{pages} * stamp_bytes; }
+  /// Of at least two slots for each page, and a power of two.
+  std::uint64_t size() const {
+    return directory() + std::bit_ceil(std::uint64_t{2} * pages) * slot_bytes;
+  }
   /// Requires: `page` is one of them.
   RemoteRegion::Part page(std::uint32_t page) const {
     return {std::uint64_t{page} * page_bytes, page_bytes};

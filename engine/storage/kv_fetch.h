@@ -30,6 +30,7 @@ struct KvFetch {
   bool is_named = false;                         // and has named whom is asked for the pages
   bool wants_room = false;                       // for what was found, and has waited once
   bool has_come = false;                         // what was found
+  bool is_near = false;                          // it was found without a question
   std::vector<PullEvent> arrived = {};           // in order, from `next` on
   std::unique_ptr<IncomingPages> incoming = {};  // where they come
 };

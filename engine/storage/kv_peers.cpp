@@ -39,8 +39,8 @@ PageRegion region_of(const KvPool& pool) {
           static_cast<std::uint32_t>(pool.shape().page_bytes())};
 }
 
-/// None: nobody else reads the pages.
-std::span<std::byte> stamps_of(const PageRegion& region, const Ref<Buffer>& memory) {
+/// Stamps and directory. None: nobody else reads the pages.
+std::span<std::byte> behind_pages(const PageRegion& region, const Ref<Buffer>& memory) {
   if (!memory) return {};
   SLUICE_CHECK(memory->size() == region.size());
   return std::span(memory->data(), memory->size()).subspan(region.stamps());
@@ -64,7 +64,7 @@ KvPeers::KvPeers(KvPool& pool, PeerPort& port, const std::string& name, Ref<Buff
       hello_(hello_of(pool, port)),
       memory_(std::move(memory)),
       region_(region_of(pool)),
-      export_(pool, hello_.incarnation, stamps_of(region_, memory_)),
+      export_(pool, hello_.incarnation, behind_pages(region_, memory_)),
       tells_(
           pool, export_, random_bytes<PageKeys::Secret>(),
           [this](std::vector<PeerMessage>& messages) { send(messages); },
@@ -294,7 +294,7 @@ bool KvPeers::start(Fetch& fetch, std::int64_t now) {
   fetch.begin = fetch.next = fetch.end = pool_.table().match(fetch.keys);
   if (preloads_) preloads_->used(std::span(fetch.keys).first(fetch.begin));
   fetch.pull = fetch.behind = 0;
-  fetch.is_over = fetch.is_named = false;
+  fetch.is_over = fetch.is_named = fetch.is_near = false;
   if (fetch.keys.size() <= fetch.begin) return false;
   for (const Fetch& other : fetches_)
     if (other.pull != 0 && other.keys.size() > fetch.begin && other.begin <= fetch.begin &&
@@ -302,6 +302,7 @@ bool KvPeers::start(Fetch& fetch, std::int64_t now) {
       fetch.behind = other.pull;
       return true;
     }
+  if (find_near(fetch, now)) return true;
   const std::size_t pages = fetch.keys.size() - fetch.begin;
   std::optional<std::int64_t> half;  // the rest of the time is for the pages
   if (fetch.per_token.has_value())
@@ -331,7 +332,8 @@ void KvPeers::forget(std::uint64_t task) {
 }
 
 void KvPeers::found(Fetch& fetch, const PullEvent& event, std::int64_t now) {
-  if (!fetch.is_named && !fetch.is_preload) find_guard_.learn(1, now - fetch.asked);
+  const bool was_asked = !fetch.is_named && !fetch.is_preload && !fetch.is_near;
+  if (was_asked) find_guard_.learn(1, now - fetch.asked);
   const std::size_t pages = std::min(event.pages, pool_.pages());
   std::optional<std::int64_t> compute;
   if (fetch.per_token.has_value())

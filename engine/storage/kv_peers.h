@@ -74,9 +74,7 @@ class KvPeers final : public PageSource,
 
   /// Borrows both; the pool was made with the port's secret. `name`: of the pool, the same on all
   /// machines. Where another pool has the name (`is_open`: not) nothing is given and nothing
-  /// pulled.
-  /// `memory`: of the port's, in which the pool's pages stand, and room for their stamps; null:
-  /// nobody else reads them.
+  /// pulled. `memory`: of the port's, a region with the pool's pages; null: nobody else reads them.
   KvPeers(KvPool& pool, PeerPort& port, const std::string& name, Ref<Buffer> memory = {});
   ~KvPeers() override;
   KvPeers(const KvPeers&) = delete;
@@ -168,6 +166,8 @@ class KvPeers final : public PageSource,
   void send(std::vector<PeerMessage>& messages);
 
   bool start(Fetch& fetch, std::int64_t now);
+  /// In memory of others that is mapped here. False: they are to be asked.
+  bool find_near(Fetch& fetch, std::int64_t now);
   bool ask_index(Fetch& fetch, std::optional<std::int64_t> compute, std::int64_t now);
   bool ask_machines(Fetch& fetch, std::int64_t now);
   void take_found(std::int64_t now);

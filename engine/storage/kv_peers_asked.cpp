@@ -1,9 +1,43 @@
-// Whom a prompt's pages are asked of: who the index names, or the other machines by turns.
+// Whom a prompt's pages are asked of: who the index names, or the other machines by turns; and
+// those that are found without asking.
 #include <algorithm>
 
 #include "engine/storage/kv_peers.h"
 
 namespace sluice {
+
+bool KvPeers::find_near(Fetch& fetch, std::int64_t now) {
+  const auto begin = fetch.keys.begin() + static_cast<std::ptrdiff_t>(fetch.begin);
+  const std::vector<PageKey> keys(
+      begin, begin + static_cast<std::ptrdiff_t>(
+                         std::min<std::size_t>(fetch.keys.end() - begin, pages::keys_most)));
+  const PagePuller::Near near = puller_.near(now);
+  NearPages best;
+  PeerLife from;
+  bool is_all = near.is_all;
+  for (const PagePuller::Near::Peer& one : near.peers) {
+    const auto region = regions_.find(one.life);
+    const Ref<Buffer> bytes = region != regions_.end() ? region->second->bytes() : Ref<Buffer>();
+    if (!bytes) {
+      is_all = false;
+      continue;
+    }
+    NearPages found =
+        find_places({one.pages, hello_.page_bytes}, bytes_of(bytes), one.incarnation, keys);
+    is_all = is_all && found.is_all;
+    if (found.places.size() <= best.places.size()) continue;
+    best = std::move(found);
+    from = one.life;
+    if (best.places.size() == keys.size()) break;
+  }
+  // Those that were not looked at may have more.
+  if (best.places.size() < (is_all ? 1 : keys.size())) return false;
+  if (!puller_.begin_near(next_pull_, keys, from, std::move(best.places), now)) return false;
+  fetch.pull = next_pull_++;
+  fetch.asked = now;
+  fetch.is_near = true;
+  return true;
+}
 
 bool KvPeers::ask_index(Fetch& fetch, std::optional<std::int64_t> compute, std::int64_t now) {
   if (index_ == nullptr || fetch.is_indexed) return false;

@@ -11,9 +11,12 @@
 
 namespace sluice {
 
-PageExport::PageExport(KvPool& pool, std::uint64_t incarnation, std::span<std::byte> stamps)
-    : pool_(pool), incarnation_(incarnation), stamps_(stamps), entries_(pool.pages()) {
-  SLUICE_CHECK(stamps.empty() || stamps.size() == pool.pages() * PageRegion::stamp_bytes);
+PageExport::PageExport(KvPool& pool, std::uint64_t incarnation, std::span<std::byte> behind)
+    : pool_(pool),
+      incarnation_(incarnation),
+      stamps_(behind.first(behind.empty() ? 0 : pool.pages() * PageRegion::stamp_bytes)),
+      directory_(behind.subspan(stamps_.size())),
+      entries_(pool.pages()) {
   pool.watch(this);
 }
 
@@ -23,6 +26,7 @@ PageExport::~PageExport() {
   // Whoever gets the memory next writes into it.
   for (Page page = 0; page < entries_.size(); ++page)
     write_stamp(page, std::array<std::byte, PageRegion::stamp_bytes>{});
+  directory_.clear();
 }
 
 void PageExport::published(Page page) {
@@ -30,6 +34,7 @@ void PageExport::published(Page page) {
   const PageKey& key = pool_.table().key(page);
   entries_[page] = {key, pool_.table().generation(page), {}};
   by_word_[key.words[0]] = page;
+  directory_.add(key, page);
 }
 
 void PageExport::dropped(Page page) {
@@ -37,6 +42,7 @@ void PageExport::dropped(Page page) {
   by_word_.erase(entries_[page].key.words[0]);
   if (entries_[page].is_stamped)
     write_stamp(page, std::array<std::byte, PageRegion::stamp_bytes>{});
+  directory_.remove(entries_[page].key, page);
   entries_[page] = {};
 }
 

@@ -4,7 +4,8 @@
 // dropped; whoever copies a page holds the lock meanwhile, so its owner waits for one copy at most,
 // and no copy has anything else in it. The checksum is computed when a page is first given away.
 // Where peers read the pages by themselves nobody waits for them: a stamp says what stands in a
-// page, and is cleared before anything else is written there (`PageRegion`).
+// page, and is cleared before anything else is written there (`PageRegion`). Who has the region
+// mapped finds pages in its directory.
 // Thread: `PageWatcher`'s by the pool's owner, `PageLookup`'s by any.
 #pragma once
 
@@ -12,6 +13,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "dataplane/page_directory.h"
 #include "dataplane/page_server.h"
 #include "engine/layers/kv.h"
 
@@ -20,8 +22,9 @@ namespace sluice {
 class PageExport final : public PageWatcher, public PageLookup {
  public:
   /// Borrows the pool, and watches it until the end.
-  /// `stamps`: of the pages, where peers read them by themselves; else none.
-  PageExport(KvPool& pool, std::uint64_t incarnation = 0, std::span<std::byte> stamps = {});
+  /// `behind`: the pages in their region, stamps and directory, where peers read them by
+  /// themselves; else nothing.
+  PageExport(KvPool& pool, std::uint64_t incarnation = 0, std::span<std::byte> behind = {});
   ~PageExport() override;
   PageExport(const PageExport&) = delete;
   PageExport& operator=(const PageExport&) = delete;
@@ -52,6 +55,7 @@ class PageExport final : public PageWatcher, public PageLookup {
   KvPool& pool_;
   const std::uint64_t incarnation_;
   const std::span<std::byte> stamps_;
+  PageDirectory directory_;
   mutable std::mutex mutex_;
   std::vector<Entry> entries_;                       // by page
   std::unordered_map<std::uint64_t, Page> by_word_;  // a key's first; others are compared

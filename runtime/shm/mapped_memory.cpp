@@ -29,6 +29,7 @@ class OtherRegion final : public RemoteRegion {
 
   std::uint64_t size() const override { return remote_->key().size; }
   bool is_near() const override { return true; }
+  Ref<Buffer> bytes() const override { return reader_->bytes(*remote_); }
   void read(std::uint64_t number, Part first, Part then, Ref<Buffer> to) override {
     std::vector<Read> one(1);
     one[0] = {number, first, then, std::move(to)};

@@ -70,6 +70,11 @@ void MappedReader::read(const std::shared_ptr<MappedRemote>& remote,
   copies_.read(remote->ends_, from, std::move(reads));
 }
 
+Ref<Buffer> MappedReader::bytes(const MappedRemote& remote) const {
+  const std::lock_guard lock(mutex_);
+  return remote.bytes_;
+}
+
 void MappedReader::close(MappedRemote& remote) {
   // Let go of without the lock, for that may take a while, or call others.
   std::vector<RemoteRegion::Read> waiting;

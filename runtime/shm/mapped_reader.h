@@ -54,6 +54,8 @@ class MappedReader {
 
   void open(const std::shared_ptr<MappedRemote>& remote);
   void read(const std::shared_ptr<MappedRemote>& remote, std::vector<RemoteRegion::Read> reads);
+  /// Null: they have not come, or are gone.
+  Ref<Buffer> bytes(const MappedRemote& remote) const;
   /// Its listener is not called any more when this has returned.
   void close(MappedRemote& remote);
 
@@ -70,7 +72,7 @@ class MappedReader {
   const Bell bell_;
   CopyThreads copies_;
 
-  std::mutex mutex_;                                    // of what follows
+  mutable std::mutex mutex_;                            // of what follows
   std::vector<std::shared_ptr<MappedRemote>> remotes_;  // with a connection
   bool is_over_ = false;
 

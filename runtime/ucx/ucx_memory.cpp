@@ -22,6 +22,7 @@ class UcxRegion final : public RemoteRegion {
 
   std::uint64_t size() const override { return size_; }
   bool is_near() const override { return is_near_; }
+  Ref<Buffer> bytes() const override { return worker_->bytes(number_); }
   void read(std::uint64_t number, Part first, Part then, Ref<Buffer> to) override {
     std::vector<Read> one;
     one.push_back({number, first, then, std::move(to)});

@@ -120,6 +120,12 @@ void Worker::read(std::uint64_t region, std::vector<RemoteRegion::Read> reads) {
   for (RemoteRegion::Read& one : reads) put(Read{region, std::move(one)});
 }
 
+Ref<Buffer> Worker::bytes(std::uint64_t region) {
+  const std::lock_guard lock(mutex_);
+  const auto it = reached_.find(region);
+  return it != reached_.end() ? it->second.mapped : Ref<Buffer>();
+}
+
 void Worker::close(std::uint64_t region) {
   Reached reached;
   {

@@ -41,6 +41,8 @@ class Worker {
   /// Returns the region's number. Borrows the listener until `close`.
   std::uint64_t open(Key key, RemoteRegion::Listener& listener);
   void read(std::uint64_t region, std::vector<RemoteRegion::Read> reads);
+  /// Of a region that is mapped; else null.
+  Ref<Buffer> bytes(std::uint64_t region);
   /// Its listener is not called any more when this has returned.
   void close(std::uint64_t region);
 

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/random.h"
+#include "dataplane/page_directory.h"
 #include "dataplane/page_puller.h"
 #include "invariants.h"
 #include "page_shelf.h"
@@ -36,13 +37,18 @@ class Owner final : public PageLookup {
   }
   /// In place of what stands in the slot.
   void publish(std::uint32_t slot, std::uint64_t number) {
-    std::erase_if(there_, [&](const auto& one) { return one.second == slot; });
+    std::erase_if(there_, [&](const auto& one) {
+      if (one.second == slot) directory_.remove(one.first, slot);
+      return one.second == slot;
+    });
     if (there_.contains(key_of(number))) return;
     std::ranges::fill(part(region.stamp(slot)), std::byte{0});
     fill(key_of(number), part(region.page(slot)));
     there_[key_of(number)] = slot;
+    directory_.add(key_of(number), slot);
     ++generation_;
   }
+  std::span<const std::byte> memory() const { return memory_; }
   bool has(const PageKey& key) const override { return there_.contains(key); }
   std::optional<ServedPage> append(const PageKey& key, Bytes& to) override {
     const auto one = place(key);
@@ -68,6 +74,7 @@ class Owner final : public PageLookup {
  private:
   std::uint32_t life_;
   std::vector<std::byte> memory_ = std::vector<std::byte>(region.size());
+  PageDirectory directory_{std::span(memory_).subspan(region.directory())};
   std::map<PageKey, std::uint32_t> there_;
   std::uint64_t generation_ = 1;
 
@@ -130,7 +137,7 @@ class World {
   }
 
   Invariants invariants;
-  std::size_t whole = 0, changed = 0;
+  std::size_t whole = 0, changed = 0, found_near = 0;
 
  private:
   struct UnderWay {
@@ -165,8 +172,20 @@ class World {
     std::vector<PageKey> wanted;
     for (std::size_t i = 1 + random_.next() % 5; i > 0; --i)
       wanted.push_back(key_of(random_.next() % keys));
+    if (begin_near(wanted)) return;
     if (!puller_.begin(begun_ + 1, wanted, now_)) return;
     wanted_[++begun_] = std::move(wanted);
+  }
+  /// Who has the memory mapped looks itself.
+  bool begin_near(std::vector<PageKey>& wanted) {
+    const PagePuller::Near near = puller_.near(now_);
+    if (near.peers.empty() || random_.next() % 4 == 0) return false;
+    invariants.must("K16", near.peers[0].life == peer_ && open_ > 0);
+    NearPages found = find_places(region, owner_->memory(), near.peers[0].incarnation, wanted);
+    if (!puller_.begin_near(begun_ + 1, wanted, peer_, std::move(found.places), now_)) return false;
+    ++found_near;
+    wanted_[++begun_] = std::move(wanted);
+    return true;
   }
   /// Of what was found as much as is wanted.
   void fetch() {
@@ -350,7 +369,7 @@ struct Asking {
 }  // namespace
 
 TEST_CASE("under random schedules what is read where it stands is what was published, or a miss") {
-  std::size_t whole = 0, changed = 0;
+  std::size_t whole = 0, changed = 0, found_near = 0;
   for (std::uint64_t seed = 1; seed <= 20; ++seed) {
     World world(seed);
     for (int i = 0; i < 4000 && world.invariants.goes_on(); ++i) world.step();
@@ -358,10 +377,12 @@ TEST_CASE("under random schedules what is read where it stands is what was publi
     INFO("seed " << seed << ": " << world.invariants.broken());
     REQUIRE(world.invariants.all_hold());
     whole += world.whole;
+    found_near += world.found_near;
     changed += world.changed;
   }
   CHECK(whole > 500);
   CHECK(changed > 20);
+  CHECK(found_near > 50);
 }
 
 TEST_CASE("who is asked alone, or first, is asked for the first places with the question") {

@@ -1,6 +1,7 @@
 // The ways by which a page's content travels are held to the same: what comes is what was published
 // under its key, whatever its owner does meanwhile, and each pull ends once.
 #include <algorithm>
+#include <atomic>
 
 #include "two_pools.h"
 
@@ -53,6 +54,45 @@ TEST_CASE("pages come by each way as they were published") {
     CHECK(pools.owner_port.notices.empty());
     CHECK(pools.reader_port.notices.empty());
   });
+}
+
+TEST_CASE(
+    "what stands in memory that is mapped is found without a question once it was asked for") {
+  for (const Way way : {Way::mapped, Way::ucx}) {
+    INFO(name_of(way));
+    TwoPools pools(way);
+    std::atomic<std::size_t> said = 0;  // to the owner
+    pools.hub.on_way = [&](PeerLife from, PeerLife, auto&) {
+      said += from.machine == 2 ? 1 : 0;
+      return true;
+    };
+    const auto forget_all = [&] {
+      pools.reader = {};  // its name is free before the next has it
+      pools.reader = TwoPools::among(pools.reader_port, TwoPools::room);
+    };
+    REQUIRE(put(*pools.owner.pool, 1, 6) == 6);
+    CHECK(pools.pull(1, 4) == 4);
+    CHECK(pools.owner.peers->counts().served.placed == 4);
+    forget_all();
+    CHECK(pools.pull(1, 1) == 1);  // asked for, and mapped meanwhile
+    said = 0;
+    CHECK(pools.pull(1, 4) == 3);
+    CHECK(said == 0);
+    CHECK(pools.reader.peers->counts().read == 4);
+    CHECK(pools.pull(1, 6) == 2);  // nobody has asked for these yet
+    CHECK(said > 0);
+    forget_all();
+    CHECK(pools.pull(1, 1) == 1);
+    said = 0;
+    CHECK(pools.pull(1, 8) == 5);  // all that there are
+    CHECK(said == 0);
+    forget_all();
+    for (std::int32_t prompt = 2; there(*pools.owner.pool, 1, 1) == 1; ++prompt)
+      REQUIRE(put(*pools.owner.pool, prompt, TwoPools::room) == TwoPools::room);
+    CHECK(pools.pull(1, 4) == 0);
+    CHECK(pools.owner_port.notices.empty());
+    CHECK(pools.reader_port.notices.empty());
+  }
 }
 
 TEST_CASE("a page that is given up on its way is taken as it was, or not at all") {

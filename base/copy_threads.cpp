@@ -12,6 +12,11 @@ void ReadEnds::tell(std::uint64_t number, Ref<Buffer> bytes, std::optional<std::
   if (listener_ != nullptr) listener_->read_ended(number, std::move(bytes), sum);
 }
 
+void ReadEnds::tell(std::vector<RemoteRegion::Ended> ended) {
+  const std::shared_lock lock(told_);
+  if (listener_ != nullptr) listener_->reads_ended(std::move(ended));
+}
+
 void ReadEnds::close() {
   const std::lock_guard lock(told_);  // behind those that are told of now
   listener_ = nullptr;
@@ -41,8 +46,9 @@ void CopyThreads::read(const std::shared_ptr<ReadEnds>& ends, const Ref<Buffer>&
   std::unique_lock lock(mutex_);
   if (bytes <= here_most && work_.empty()) {
     lock.unlock();
-    for (Read& one : reads) perform({ends, from, std::move(one)});
-    return;
+    std::vector<Work> work;
+    for (Read& one : reads) work.push_back({ends, from, std::move(one)});
+    return perform(std::move(work));
   }
   for (Read& one : reads) work_.push_back({ends, from, std::move(one)});
   lock.unlock();
@@ -64,17 +70,36 @@ void CopyThreads::run() {
   for (;;) {
     came_.wait(lock, [&] { return is_over_ || !work_.empty(); });
     if (is_over_) return;
-    Work one = std::move(work_.front());
-    work_.pop_front();
+    std::vector<Work> some = take();
     lock.unlock();
-    perform(std::move(one));
+    perform(std::move(some));
     lock.lock();
   }
 }
 
-void CopyThreads::perform(Work work) {
-  const Ref<Buffer>& from = work.from;
-  Read& read = work.read;
+/// The fewer there are the fewer at once, so all end with the last.
+std::vector<CopyThreads::Work> CopyThreads::take() {
+  const std::size_t most =
+      std::clamp<std::size_t>(work_.size() / (2 * threads_.size()), 1, at_once);
+  const ReadEnds* const ends = work_.front().ends.get();
+  std::vector<Work> some;
+  some.reserve(most);
+  while (some.size() < most && !work_.empty() && work_.front().ends.get() == ends) {
+    some.push_back(std::move(work_.front()));
+    work_.pop_front();
+  }
+  return some;
+}
+
+void CopyThreads::perform(std::vector<Work> work) {
+  if (work.empty()) return;
+  std::vector<RemoteRegion::Ended> ended;
+  ended.reserve(work.size());
+  for (Work& one : work) ended.push_back(copy(one.from, one.read));
+  work.front().ends->tell(std::move(ended));
+}
+
+RemoteRegion::Ended CopyThreads::copy(const Ref<Buffer>& from, Read& read) {
   const auto is_within = [&](const RemoteRegion::Part& part) {
     return part.offset <= from->size() && part.size <= from->size() - part.offset;
   };
@@ -84,7 +109,7 @@ void CopyThreads::perform(Work work) {
   std::optional<std::uint32_t> sum;
   if (bytes) sum = copy_parts(from->data(), read.first, read.then, read.to, bytes->data());
   read.to = {};
-  work.ends->tell(read.number, std::move(bytes), sum);
+  return {read.number, std::move(bytes), sum};
 }
 
 }  // namespace sluice

@@ -1,9 +1,10 @@
 // Threads that read regions of other processes which are mapped here: they copy what is asked for,
 // and sum what they write in the same pass.
 //
-// Each read is done by one of them, in no order, or, of few bytes, by whoever asks; they sleep in
-// the kernel when there is none. Thread: any; listeners are called on the threads that copy.
-// Owns: the threads. What was not begun when it goes ends unheard.
+// Each read is done by one of them, in no order, or, of few bytes, by whoever asks. Of many each
+// takes several at once, and tells of them together, so that they seldom wait for a lock; they
+// sleep in the kernel when there is none. Thread: any; listeners are called on the threads that
+// copy. Owns: the threads. What was not begun when it goes ends unheard.
 #pragma once
 
 #include <condition_variable>
@@ -27,6 +28,7 @@ class ReadEnds {
   explicit ReadEnds(RemoteRegion::Listener& listener) : listener_(&listener) {}
   /// Unheard once it is closed.
   void tell(std::uint64_t number, Ref<Buffer> bytes, std::optional<std::uint32_t> sum);
+  void tell(std::vector<RemoteRegion::Ended> ended);
   /// The listener is not called any more when this has returned.
   void close();
 
@@ -39,7 +41,8 @@ class CopyThreads {
  public:
   using Read = RemoteRegion::Read;
   /// Of one call, which are read in it where nobody waits: waking a thread takes longer.
-  static constexpr std::size_t here_most = std::size_t{256} << 10U;
+  static constexpr std::size_t here_most = std::size_t{1} << 20U;
+  static constexpr std::size_t at_once = 8;  // reads that one of them takes at most
 
   explicit CopyThreads(unsigned threads);
   ~CopyThreads();
@@ -63,7 +66,10 @@ class CopyThreads {
     Read read;
   };
   void run();
-  void perform(Work work);
+  /// Those that were asked for first, of one region.
+  std::vector<Work> take();
+  void perform(std::vector<Work> work);
+  RemoteRegion::Ended copy(const Ref<Buffer>& from, Read& read);
 
   const std::shared_ptr<Landing> landing_ = std::make_shared<Landing>();
   std::mutex mutex_;  // of what follows

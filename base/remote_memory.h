@@ -34,6 +34,11 @@ class RemoteRegion {
     Part first{}, then{};
     Ref<Buffer> to{};
   };
+  struct Ended {
+    std::uint64_t number = 0;
+    Ref<Buffer> bytes{};
+    std::optional<std::uint32_t> sum{};
+  };
   class Listener {
    public:
     virtual ~Listener() = default;
@@ -43,6 +48,10 @@ class RemoteRegion {
     /// else none.
     virtual void read_ended(std::uint64_t number, Ref<Buffer> bytes,
                             std::optional<std::uint32_t> sum) = 0;
+    /// So each of them, which ended one behind the other.
+    virtual void reads_ended(std::vector<Ended> ended) {
+      for (Ended& one : ended) read_ended(one.number, std::move(one.bytes), one.sum);
+    }
   };
 
   virtual ~RemoteRegion() = default;

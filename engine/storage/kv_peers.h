@@ -4,16 +4,17 @@
 // Joins what decides (`PageHandshake`, `PageServer`, `PagePuller`, `ReadGuard`) with a pool and a
 // port. Questions are answered on the port's thread, page by page, from what is published; what
 // comes for this pool waits for its owner, for each peer as much as this side has asked it for. A
-// page that memory has is not pulled, and prompts that begin alike share one pull. What is pulled
-// comes into pages of the pool that nobody may find before they were checked (`IncomingPages`); it
-// is held until its pull ends, and becomes cache then, in the order of its chain. Where the port
-// has memory that machines read by themselves, pages are read where they stand; else their content
-// comes in messages. Where pulling fails or costs more than computing the prompt is computed, and a
-// counter says why. Users of the pools may also tell each other something (`tell`). Where the port
-// has an index of pages it is asked first, and who it names is asked for the pages at once; the
-// others are asked where it names nobody, or who it named has given them up. Where the port says
-// so, what others publish is pulled before anybody asks for it (`preload`), one run at a time and
-// while no task waits. Thread: the pool's owner; counts from any. Source: omni-flow, section 4.2.
+// page that memory has is not pulled, and prompts that begin alike share one pull. What stands in
+// memory that is mapped here is found there without a question; else the port's index of pages is
+// asked, where there is one, and who it names for the pages at once; else the machines, and where
+// it named one that has given them up. What is pulled comes into pages of the pool that nobody may
+// find before they were checked (`IncomingPages`); it is held until its pull ends, and becomes
+// cache then, in the order of its chain. Where the port has memory that machines read by themselves
+// pages are read where they stand; else their content comes in messages. Where pulling fails or
+// costs more than computing the prompt is computed, and a counter says why. Users of the pools may
+// tell each other something (`tell`). Where the port says so what others publish is pulled before
+// anybody asks for it (`preload`), one run at a time and while no task waits. Thread: the pool's
+// owner; counts from any. Source: omni-flow, section 4.2.
 #pragma once
 
 #include <array>
@@ -63,8 +64,8 @@ class KvPeers final : public PageSource,
     std::uint64_t not_worth = 0;                  // prompts for which computing is quicker
     std::uint64_t stale = 0;                      // messages that nobody waited for
     PageServerCounts served;
-    std::optional<KvIndexCounts> index = {};  // none: there is none
-    std::uint64_t told = 0;                   // pages of which others were told
+    std::optional<KvIndexCounts> index = {};            // none: there is none
+    std::uint64_t told = 0;                             // pages of which others were told
     std::optional<PagePreloads::Counts> preloads = {};  // none: nothing is preloaded
   };
   struct Word {
@@ -92,8 +93,7 @@ class KvPeers final : public PageSource,
   /// Moves on what is pulled before anybody asks, where no task waits for pages. `wanted`: pages
   /// that tasks will take, which are left to them. True: there is more to do, soon.
   bool preload(std::optional<double> per_token, std::size_t wanted, std::int64_t now);
-  /// What is under way of that is given up, for its pages.
-  void drop_preload();
+  void drop_preload();  // gives up what is under way of that, for its pages
   /// Until `preload` has something to do, or `stop_waiting` was called: true. Thread: another.
   bool wait_for_news(std::chrono::nanoseconds most);
   void stop_waiting();
@@ -103,23 +103,19 @@ class KvPeers final : public PageSource,
   PeerLife self() const { return port_.self(); }
   /// Whom tasks that begin from now on ask first: who has read their prompts. None: nobody.
   void ask_first(std::optional<PeerLife> peer) { first_ = peer; }
-  /// A life of this machine has proved that it has the pool's secret, ever.
+  /// A life of this machine has proved, ever, that it has the pool's secret.
   bool has_met(std::uint32_t machine) const;
   /// Tells the users of the pool there, as soon as it has been met. Returns its number.
   std::uint64_t tell(PeerLife peer, pages::Bytes text);
   /// failed: it was not heard, and never will be. unsure: it was on its way.
   enum class Told : std::uint8_t { waiting, arrived, failed, unsure };
-  /// Asked about until it does not wait any more.
-  Told told(std::uint64_t number);
-  /// Nobody waits for it any more: what was not sent by now never is.
-  Told give_up(std::uint64_t number);
+  Told told(std::uint64_t number);     // asked about until it does not wait any more
+  Told give_up(std::uint64_t number);  // what was not sent by now never is
   std::vector<Word> take_words();
 
   Counts counts() const;
-  /// What came for the owner and was not taken yet: messages, and machines met and lost.
-  std::size_t unheard() const;
-  /// Null: there is none.
-  const KvIndex* index() const { return index_.get(); }
+  std::size_t unheard() const;  // messages, machines met and lost, that the owner has not taken
+  const KvIndex* index() const { return index_.get(); }  // null: there is none
 
  private:
   struct News {
@@ -151,9 +147,11 @@ class KvPeers final : public PageSource,
     arrived(peer, std::move(message), {});
   }
   void arrived(PeerLife peer, std::vector<std::byte> message, Ref<Buffer> body) override;
-  /// Looks at what was read on the thread that has it in its cache.
   void read_ended(std::uint64_t number, Ref<Buffer> bytes,
                   std::optional<std::uint32_t> sum) override;
+  void reads_ended(std::vector<RemoteRegion::Ended> ended) override;
+  /// Under the lock, but where it sums what this thread has in its cache.
+  void end_read(RemoteRegion::Ended& ended, std::unique_lock<std::mutex>& lock);
   /// What is read of it ends unheard.
   void close_region(PeerLife peer);
   void take_handshake(PeerLife peer, const PageHandshake::Outcome& outcome);
@@ -165,10 +163,12 @@ class KvPeers final : public PageSource,
   void hold(PeerLife peer, News::Kind kind, pages::Bytes bytes, Ref<Buffer> body);
   void send(std::vector<PeerMessage>& messages);
 
+  std::optional<std::int64_t> compute_time(const Fetch& fetch, std::size_t pages) const;
   bool start(Fetch& fetch, std::int64_t now);
   /// In memory of others that is mapped here. False: they are to be asked.
   bool find_near(Fetch& fetch, std::int64_t now);
   bool ask_index(Fetch& fetch, std::optional<std::int64_t> compute, std::int64_t now);
+  bool wants_content(const Fetch& fetch) const;
   bool ask_machines(Fetch& fetch, std::int64_t now);
   void take_found(std::int64_t now);
   bool begin_at(Fetch& fetch, const PageIndex::Found& found, std::int64_t now);

@@ -70,8 +70,23 @@ void KvPeers::close_region(PeerLife peer) {
 
 void KvPeers::read_ended(std::uint64_t number, Ref<Buffer> bytes,
                          std::optional<std::uint32_t> sum) {
-  ReadEnd end{number, {}, {}};
+  RemoteRegion::Ended one{number, std::move(bytes), sum};
   std::unique_lock lock(mutex_);
+  end_read(one, lock);
+  if (is_news()) news_came_.notify_all();
+}
+
+void KvPeers::reads_ended(std::vector<RemoteRegion::Ended> ended) {
+  std::unique_lock lock(mutex_);
+  for (RemoteRegion::Ended& one : ended) end_read(one, lock);
+  const bool wakes = is_news();
+  lock.unlock();
+  if (wakes) news_came_.notify_all();
+}
+
+void KvPeers::end_read(RemoteRegion::Ended& ended, std::unique_lock<std::mutex>& lock) {
+  const auto& [number, bytes, sum] = ended;
+  ReadEnd end{number, {}, {}};
   auto reading = readings_.extract(number);
   if (!reading.empty()) {
     Reading& read = reading.mapped();
@@ -87,7 +102,6 @@ void KvPeers::read_ended(std::uint64_t number, Ref<Buffer> bytes,
   counts_.not_read += bytes ? 0 : 1;
   is_read_amiss_ = is_read_amiss_ || !end.is_whole.value_or(false);
   read_ends_.push_back(end);
-  if (is_news()) news_came_.notify_all();
 }
 
 }  // namespace sluice

@@ -26,7 +26,7 @@ void PagePuller::met(PeerLife life, const Hello& hello, std::int64_t now) {
 }
 
 bool PagePuller::begin(std::uint64_t id, std::vector<PageKey> keys, std::int64_t now,
-                       std::optional<PeerLife> first) {
+                       std::optional<PeerLife> first, bool wants_content) {
   SLUICE_CHECK(id != 0 && !keys.empty() && !pulls_.contains(id));
   std::vector<PeerLife> asked;
   const auto choose = [&](PeerLife life, const Peer& peer) {
@@ -47,16 +47,18 @@ bool PagePuller::begin(std::uint64_t id, std::vector<PageKey> keys, std::int64_t
   pull.keys = std::move(keys);
   pull.began = pull.heard = now;
   for (const PeerLife life : asked)
-    ask_first(id, pull, life, life == asked.front() && (is_known || asked.size() == 1));
+    ask_first(id, pull, life, life == asked.front() && (is_known || asked.size() == 1),
+              wants_content);
   return true;
 }
 
-void PagePuller::ask_first(std::uint64_t id, Pull& pull, PeerLife life, bool is_likely) {
+void PagePuller::ask_first(std::uint64_t id, Pull& pull, PeerLife life, bool is_likely,
+                           bool wants_content) {
   Peer& peer = peers_.at(life);
   const std::size_t all = pull.keys.size();
   const bool is_small = all <= early_pages_most && all * self_.page_bytes <= early_most_;
   const bool for_places = may_read(peer) && (peer.is_near || !is_small);
-  const std::size_t early = is_likely && (for_places || is_small)
+  const std::size_t early = is_likely && (for_places || (is_small && wants_content))
                                 ? std::min(all, asked_most(self_.page_bytes, for_places))
                                 : 0;
   // The answer of all of them says how many there are.

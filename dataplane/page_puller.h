@@ -87,9 +87,9 @@ class PagePuller {
   bool may_ask(PeerLife peer, std::int64_t now) const;
   /// Who has the first of these, at most `pages::keys_most`? Asked are `first`, who may well have
   /// them, and those behind the last one that was asked. False: there is nobody to ask.
-  /// Requires: a new number that is not 0, keys.
+  /// `wants_content`: of few small pages, with the answer. Requires: a new number, not 0; keys.
   bool begin(std::uint64_t pull, std::vector<PageKey> keys, std::int64_t now,
-             std::optional<PeerLife> first = {});
+             std::optional<PeerLife> first = {}, bool wants_content = true);
   /// The same where somebody else has said that `peer` has the first `pages`: nobody is asked, and
   /// it is found. False: that peer is not to be asked. Requires: `pages` keys, not none.
   bool begin_at(std::uint64_t pull, std::vector<PageKey> keys, PeerLife peer, std::size_t pages,
@@ -211,7 +211,7 @@ class PagePuller {
   void take_place(PeerLife peer, const pages::Place& place, std::int64_t now);
   void read(Questions::iterator question, const pages::Place& place);
   /// How many there are; and of one who is likely to have them, early, for the first themselves.
-  void ask_first(std::uint64_t id, Pull& pull, PeerLife life, bool is_likely);
+  void ask_first(std::uint64_t id, Pull& pull, PeerLife life, bool is_likely, bool wants_content);
   void take_early(Pull& pull);
   void read_early(Pull& pull, std::int64_t now);
   /// What was asked for has come, or never will.

@@ -13,9 +13,13 @@ std::optional<std::int64_t> ReadGuard::cost(std::uint64_t bytes) const {
   return static_cast<std::int64_t>(static_cast<double>(bytes) * took_ / bytes_);
 }
 
-bool ReadGuard::pays(std::uint64_t bytes, std::optional<std::int64_t> compute) {
+bool ReadGuard::is_quicker(std::uint64_t bytes, std::optional<std::int64_t> compute) const {
   const std::optional<std::int64_t> read = cost(bytes);
-  if (!read.has_value() || !compute.has_value() || *read < *compute || refused_ == tries_after) {
+  return !read.has_value() || !compute.has_value() || *read < *compute;
+}
+
+bool ReadGuard::pays(std::uint64_t bytes, std::optional<std::int64_t> compute) {
+  if (is_quicker(bytes, compute) || refused_ == tries_after) {
     refused_ = 0;
     return true;
   }

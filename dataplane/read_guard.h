@@ -17,6 +17,8 @@ class ReadGuard {
   void learn(std::uint64_t bytes, std::int64_t took);
   /// `compute`: what the tokens cost otherwise; none: not known.
   bool pays(std::uint64_t bytes, std::optional<std::int64_t> compute);
+  /// The same, without a try now and then.
+  bool is_quicker(std::uint64_t bytes, std::optional<std::int64_t> compute) const;
   /// Of a read of so many bytes. None: nothing was read yet.
   std::optional<std::int64_t> cost(std::uint64_t bytes) const;
 

@@ -289,6 +289,12 @@ bool KvPeers::begin(std::uint64_t task, const RowsOrigin& origin,
   return true;
 }
 
+std::optional<std::int64_t> KvPeers::compute_time(const Fetch& fetch, std::size_t pages) const {
+  if (!fetch.per_token.has_value()) return std::nullopt;
+  return static_cast<std::int64_t>(*fetch.per_token *
+                                   static_cast<double>(pages * pool_.shape().page_tokens));
+}
+
 /// Asks who has what memory has not. False: nobody is to be asked.
 bool KvPeers::start(Fetch& fetch, std::int64_t now) {
   fetch.begin = fetch.next = fetch.end = pool_.table().match(fetch.keys);
@@ -304,10 +310,8 @@ bool KvPeers::start(Fetch& fetch, std::int64_t now) {
     }
   if (find_near(fetch, now)) return true;
   const std::size_t pages = fetch.keys.size() - fetch.begin;
-  std::optional<std::int64_t> half;  // the rest of the time is for the pages
-  if (fetch.per_token.has_value())
-    half = static_cast<std::int64_t>(*fetch.per_token *
-                                     static_cast<double>(pages * pool_.shape().page_tokens) / 2);
+  std::optional<std::int64_t> half = compute_time(fetch, pages);
+  if (half) *half /= 2;  // the rest of the time is for the pages
   if (!find_guard_.pays(1, half)) {
     const std::lock_guard lock(mutex_);
     ++counts_.not_worth;
@@ -332,14 +336,12 @@ void KvPeers::forget(std::uint64_t task) {
 }
 
 void KvPeers::found(Fetch& fetch, const PullEvent& event, std::int64_t now) {
-  const bool was_asked = !fetch.is_named && !fetch.is_preload && !fetch.is_near;
-  if (was_asked) find_guard_.learn(1, now - fetch.asked);
+  // A question's time is that of an answer without pages.
+  const bool is_question =
+      !fetch.is_named && !fetch.is_preload && !fetch.is_near && !event.has_come;
+  if (is_question) find_guard_.learn(1, now - fetch.asked);
   const std::size_t pages = std::min(event.pages, pool_.pages());
-  std::optional<std::int64_t> compute;
-  if (fetch.per_token.has_value())
-    compute = static_cast<std::int64_t>(*fetch.per_token *
-                                        static_cast<double>(pages * pool_.shape().page_tokens));
-  if (!guards_[event.peer.machine].pays(pages * hello_.page_bytes, compute)) {
+  if (!guards_[event.peer.machine].pays(pages * hello_.page_bytes, compute_time(fetch, pages))) {
     puller_.cancel(fetch.pull);
     fetch.is_over = true;
     const std::lock_guard lock(mutex_);

@@ -8,9 +8,8 @@ namespace sluice {
 
 bool KvPeers::find_near(Fetch& fetch, std::int64_t now) {
   const auto begin = fetch.keys.begin() + static_cast<std::ptrdiff_t>(fetch.begin);
-  const std::vector<PageKey> keys(
-      begin, begin + static_cast<std::ptrdiff_t>(
-                         std::min<std::size_t>(fetch.keys.end() - begin, pages::keys_most)));
+  const std::vector<PageKey> keys(begin, begin + static_cast<std::ptrdiff_t>(std::min<std::size_t>(
+                                                     fetch.keys.end() - begin, pages::keys_most)));
   const PagePuller::Near near = puller_.near(now);
   NearPages best;
   PeerLife from;
@@ -51,10 +50,21 @@ bool KvPeers::ask_index(Fetch& fetch, std::optional<std::int64_t> compute, std::
   return true;
 }
 
+/// Content is not sent where it is known that computing is quicker.
+bool KvPeers::wants_content(const Fetch& fetch) const {
+  const std::size_t pages = fetch.keys.size() - fetch.begin;
+  const std::optional<std::int64_t> compute = compute_time(fetch, pages);
+  return std::ranges::all_of(guards_, [&](const auto& one) {
+    const bool may_send = !fetch.first.has_value() || fetch.first->machine == one.first;
+    return !may_send || one.second.is_quicker(pages * hello_.page_bytes, compute);
+  });
+}
+
 bool KvPeers::ask_machines(Fetch& fetch, std::int64_t now) {
   const std::uint64_t pull = fetch.pull != 0 ? fetch.pull : next_pull_;
   const auto begin = fetch.keys.begin() + static_cast<std::ptrdiff_t>(fetch.begin);
-  if (!puller_.begin(pull, {begin, fetch.keys.end()}, now, fetch.first)) return false;
+  if (!puller_.begin(pull, {begin, fetch.keys.end()}, now, fetch.first, wants_content(fetch)))
+    return false;
   next_pull_ = std::max(next_pull_, pull + 1);
   fetch.pull = pull;
   send_all();

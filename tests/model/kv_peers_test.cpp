@@ -200,6 +200,50 @@ TEST_CASE("computing is chosen where it costs less than pulling did") {
   CHECK(second.peers->counts().not_worth == 1);
 }
 
+TEST_CASE("few pages that come with the answer are not what a question costs") {
+  PeerHub hub;
+  KeptPool first = among(hub.add(0)), second = among(hub.add(1));
+  (void)run(first, 1);
+  const std::vector<Generation> all = requests(4);
+  const auto few = [](const Generation& one) { return std::span(one.history).first(17); };
+  std::vector<PageSource::Ready> ready;
+  REQUIRE(second.peers->begin(0, all[0].origin, few(all[0]), 1e9, 0));
+  constexpr std::int64_t later = 100'000'000;
+  while (ready.empty()) second.peers->poll(later, ready);
+  CHECK(ready[0].tokens == 16);
+  // Computing takes less than those took, and a question none that is known.
+  CHECK(second.peers->begin(1, all[1].origin, few(all[1]), 1e6, later));
+  CHECK(second.peers->counts().not_worth == 0);
+}
+
+TEST_CASE("where computing is quicker few pages are not asked for with the question") {
+  PeerHub hub;
+  KeptPool first = among(hub.add(0)), second = among(hub.add(1));
+  (void)run(first, 1);
+  const std::vector<Generation> all = requests(4);
+  const auto few = [](const Generation& one) { return std::span(one.history).first(17); };
+  std::size_t asked = 0, found = 0;
+  hub.on_way = [&](PeerLife, PeerLife, const std::vector<std::byte>& bytes) {
+    const std::optional<pages::Message> message = pages::decode(bytes);
+    asked += message && std::holds_alternative<pages::Ask>(*message) ? 1 : 0;
+    found += message && std::holds_alternative<pages::Find>(*message) ? 1 : 0;
+    return true;
+  };
+  std::vector<PageSource::Ready> ready;
+  REQUIRE(second.peers->begin(0, all[0].origin, few(all[0]), 1e9, 0));
+  while (ready.empty()) second.peers->poll(0, ready, std::chrono::milliseconds(1));
+  CHECK(ready[0].tokens == 16);
+  CHECK(asked == 1);
+  CHECK(found == 0);
+  ready.clear();
+  REQUIRE(second.peers->begin(1, all[1].origin, few(all[1]), 1e-9, 0));
+  CHECK(asked == 1);
+  CHECK(found == 1);
+  while (ready.empty()) second.peers->poll(0, ready);
+  CHECK(ready[0].tokens == 0);
+  CHECK(second.peers->counts().not_worth == 1);
+}
+
 TEST_CASE("machines tell each other something, and know whether it has arrived") {
   PeerHub hub;
   KeptPool first = among(hub.add(0));

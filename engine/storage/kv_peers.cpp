@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <thread>
 
 #include "base/failpoint.h"
 #include "base/sha256.h"
@@ -48,6 +49,9 @@ std::span<std::byte> behind_pages(const PageRegion& region, const Ref<Buffer>& m
 
 /// What waiting for its owner takes beside a message's bytes.
 constexpr std::size_t news_overhead = 128;
+
+/// Before it sleeps whoever waits for an answer looks for so many nanoseconds.
+constexpr std::int64_t looking_most = 50'000;
 
 }  // namespace
 
@@ -482,8 +486,15 @@ void KvPeers::poll(std::int64_t now, std::vector<Ready>& ready, std::chrono::nan
   if (waits) {
     std::unique_lock lock(mutex_);
     // What came may have been taken since the last poll, by `preload` or for another task.
-    news_came_.wait_for(lock, most,
-                        [&] { return puller_.has_events() || is_news() || index_answered_; });
+    const auto has_come = [&] { return puller_.has_events() || is_news() || index_answered_; };
+    // An answer to a question: to be woken takes as long.
+    const std::int64_t looks_until = storage_clock() + looking_most;
+    while (readings_.empty() && !has_come() && storage_clock() < looks_until) {
+      lock.unlock();
+      std::this_thread::yield();
+      lock.lock();
+    }
+    news_came_.wait_for(lock, most, has_come);
     index_answered_ = false;
     now = storage_clock();
   }

@@ -1,4 +1,5 @@
-// Other programs that a bench starts, two at a time: one that serves, and one whose words it reads.
+// Other programs that a bench starts, two at a time: one that serves, and one whose words it reads;
+// and the processor time that a child takes.
 //
 // Thread: one; it waits for both processes. Errors: no words.
 #pragma once
@@ -11,6 +12,7 @@
 #include <chrono>
 #include <csignal>
 #include <cstdlib>
+#include <ctime>
 #include <string>
 #include <vector>
 
@@ -38,6 +40,19 @@ inline pid_t started(const std::vector<std::string>& words, int& out) {
   close(ends[1]);
   out = ends[0];
   return child;
+}
+
+/// Seconds of processor time of this process and of `child`, all threads.
+inline double busy_seconds(pid_t child) {
+  clockid_t of_child{};
+  timespec ours{}, theirs{};
+  if (clock_getcpuclockid(child, &of_child) != 0 || clock_gettime(of_child, &theirs) != 0 ||
+      clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &ours) != 0)
+    std::exit(1);
+  const auto seconds = [](const timespec& time) {
+    return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
+  };
+  return seconds(ours) + seconds(theirs);
 }
 
 /// What `client` says, tried until `server` listens; empty: it fails.

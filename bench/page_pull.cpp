@@ -21,8 +21,8 @@
 // checkpoint's directory or a GGUF file), a prompt of TOKENS (512), out of memory that both map,
 // medians of five, by turns. With --turns it does what standard input says, line by line, and
 // answers each with a line of seconds, one number a repetition (pool_peers.py asks so, with others'
-// programs in between). `messages`: over ipc. Over tcp they are read where they stand, or come in
-// messages. A `get` that came by another way ends it:
+// programs in between); single pages were read once before. `messages`: over ipc. Over tcp they are
+// read where they stand, or come in messages. A `get` that came by another way ends it:
 //   get SIZE COUNT REPEATS   COUNT pages of SIZE bytes (65536, 1048576, 16777216; 64 MiB together,
 //                            or one) from the other process into a pool that has none of them
 //   put SIZE COUNT REPEATS   from memory into this process's pool, where others find them
@@ -36,7 +36,6 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <ctime>
 #include <filesystem>
 #include <functional>
 #include <iostream>
@@ -49,6 +48,7 @@
 
 #include "base/crc32c.h"
 #include "bench/iperf3.h"
+#include "bench/other_program.h"
 #include "bench/raw_socket.h"
 #include "bench/ucx_perftest.h"
 #include "bench/usage.h"
@@ -146,19 +146,6 @@ void beside(const std::function<void(int ready, int end)>& serve,
   close(end[1]);
   close(ready[0]);
   waitpid(child, nullptr, 0);
-}
-
-/// Seconds of processor time of this process and of `child`, all threads.
-double busy_seconds(pid_t child) {
-  clockid_t of_child{};
-  timespec ours{}, theirs{};
-  if (clock_getcpuclockid(child, &of_child) != 0 || clock_gettime(of_child, &theirs) != 0 ||
-      clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &ours) != 0)
-    std::exit(1);
-  const auto seconds = [](const timespec& time) {
-    return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
-  };
-  return seconds(ours) + seconds(theirs);
 }
 
 KeptPool among(const KvShape& shape, std::size_t room, PeerPort& port,
@@ -436,6 +423,15 @@ std::vector<double> take_turn(PeerPort& port, bool get, bool is_read, const KvSh
   return took;
 }
 
+/// As the peers' objects are: the owner of a page sums it when it is first read.
+void read_singles(PeerPort& port) {
+  for (const KvShape& shape : turn_shapes) {
+    KeptPool kept = among(shape, unmeasured, port, name_of(shape));
+    for (std::int32_t one = 1; one <= unmeasured; ++one)
+      (void)pull_pages(kept, tokens_of_pages(shape, 1, one));
+  }
+}
+
 int turns(const std::string& way_name, const std::string& folder) {
   Way way{"ipc://" + folder + "/0", "ipc://" + folder + "/1"};
   if (way_name.starts_with("tcp"))
@@ -448,6 +444,7 @@ int turns(const std::string& way_name, const std::string& folder) {
          [&](pid_t) {
            const std::unique_ptr<PeerPort> port = port_of(way, 1);
            const std::vector<float> content = content_of(all_bytes);
+           read_singles(*port);
            for (std::string line; status == 0 && std::getline(std::cin, line);) {
              std::istringstream words(line);
              std::string what;
@@ -562,8 +559,8 @@ void bench_first_token(const std::string& path, std::size_t tokens, const std::s
 
 int main(int count, char** arguments) {
   constexpr const char* usage =
-      "usage: bench_page_pull [MODEL [TOKENS]] | --turns mapped|ipc|messages|tcp|ucx | "
-      "--ucx [DEVICES] | --tcp | --ipc";
+      "usage: bench_page_pull [MODEL [TOKENS]] | --ucx [DEVICES] | --tcp | --ipc | "
+      "--turns mapped|ipc|messages|tcp|tcp-encrypted|tcp-messages|ucx";
   if (const auto status = usage_status(count, arguments, usage,
                                        {"--turns", "--ucx", "--tcp", "--ipc"}))
     return *status;
@@ -574,10 +571,7 @@ int main(int count, char** arguments) {
     constexpr std::string_view ways[] = {"mapped",        "ipc",          "messages", "tcp",
                                          "tcp-encrypted", "tcp-messages", "ucx"};
     const bool known = std::ranges::find(ways, way) != std::end(ways);
-    if (!known)
-      std::fprintf(stderr,
-                   "usage: bench_page_pull --turns "
-                   "mapped|ipc|messages|tcp|tcp-encrypted|tcp-messages|ucx\n");
+    if (!known) std::fprintf(stderr, "%s\n", usage);
     const int status = known ? turns(way, name) : 2;
     std::filesystem::remove_all(name);
     return status;

@@ -84,6 +84,14 @@ void ChatHistories::set(const std::string& session, const std::string& role,
   if (!entry->second.is_told) entries_.erase(entry);
 }
 
+void ChatHistories::cut(const std::string& session, const std::string& role, std::size_t count) {
+  const std::lock_guard lock(mutex_);
+  const auto entry = entries_.find({session, role});
+  if (entry == entries_.end()) return;
+  entry->second.chain.resize(std::min(entry->second.chain.size(), count));
+  entry->second.told = std::min(entry->second.told, count);
+}
+
 void ChatHistories::said(const std::string& session, const std::string& role,
                          std::span<const ChatMessage> messages, std::size_t fresh,
                          std::size_t complete, bool is_told_elsewhere) {

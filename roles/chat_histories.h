@@ -53,6 +53,8 @@ class ChatHistories {
   /// The session was set to these messages.
   void set(const std::string& session, const std::string& role,
            std::span<const ChatMessage> messages);
+  /// What is behind the first `count` messages is void: all that comes in its place is told.
+  void cut(const std::string& session, const std::string& role, std::size_t count);
   /// The last `fresh` of the messages were said in this turn, and `complete` are whole turns. Of
   /// what another machine tells, `is_told_elsewhere`, only the numbers are kept.
   void said(const std::string& session, const std::string& role,

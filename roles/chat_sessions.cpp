@@ -179,6 +179,7 @@ Result<void> ChatSession::ask() {
   replaced.assign(std::make_move_iterator(messages.begin() + static_cast<std::ptrdiff_t>(2 * kept)),
                   std::make_move_iterator(messages.end()));
   messages.resize(2 * kept);
+  histories->cut(name, role, messages.size());
   messages.push_back(std::move(pending));
   asks = true;
   drop_pending();
@@ -194,6 +195,7 @@ void ChatSession::answer(std::string text) {
 void ChatSession::unsay() {
   if (!std::exchange(asks, false)) return;
   messages.pop_back();
+  histories->cut(name, role, messages.size());
   std::ranges::move(replaced, std::back_inserter(messages));
   replaced.clear();
 }
@@ -201,6 +203,9 @@ void ChatSession::unsay() {
 ChatSession& ChatSessions::session(std::string_view name, std::string_view role) {
   if (ChatSession* found = find(name, role)) return *found;
   ChatSession& made = sessions_[{std::string(name), std::string(role)}];
+  made.name = name;
+  made.role = role;
+  made.histories = &histories_;
   made.id = next_id_++;
   made.used = clock();
   return made;

@@ -39,6 +39,8 @@ struct ChatSession {
   /// As if the message had not been said. Nothing where none waits for its answer.
   void unsay();
 
+  std::string name, role;              // whose it is
+  ChatHistories* histories = nullptr;  // hears of what is void
   std::uint64_t id = 0;  // a session that ends and begins anew is another one
   std::vector<ChatMessage> messages;
   ChatMessage pending{"user", "", {}};  // of the turn that is being said

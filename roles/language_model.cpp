@@ -190,12 +190,15 @@ Result<void> LanguageModel::go_back(Conversation& conversation, const Activation
   if (step < 0 || static_cast<std::size_t>(step) == turns.size()) return {};
   const auto kept = static_cast<std::size_t>(step);
   if (kept > turns.size()) return chat::no_such_turn(kept, turns.size());
-  const Conversation::Before behind = turns[kept];
-  KvSequence all = std::exchange(conversation.sequence, kv_.pool().fork(conversation.sequence));
-  kv_.pool().truncate(conversation.sequence, behind.tokens);
-  conversation.replaced = Conversation::Replaced{
-      std::move(all), std::exchange(conversation.unwritten, behind.unwritten),
-      std::exchange(conversation.latents, behind.latents), turns};
+  // All that takes memory first: the conversation is as it was where there is none.
+  Conversation::Before behind = turns[kept];
+  Conversation::Replaced replaced{{}, conversation.unwritten, conversation.latents, turns};
+  KvSequence those = kv_.pool().fork(conversation.sequence);
+  kv_.pool().truncate(those, behind.tokens);
+  replaced.sequence = std::exchange(conversation.sequence, std::move(those));
+  conversation.replaced = std::move(replaced);
+  conversation.unwritten = std::move(behind.unwritten);
+  conversation.latents = std::move(behind.latents);
   turns.resize(kept);
   return {};
 }
@@ -350,6 +353,9 @@ void LanguageModel::advance(Turn& turn, SharedEngine::Turn& mine) {
         return finish(turn, asked, mine);
     if (stage != Turn::Stage::reads) {
       conversation.turns.push_back(conversation.before);
+      Tensor& kept = conversation.turns.back().latents;  // its bytes may be lent
+      if (!kept.empty())
+        kept = Tensor::of_f32(kept.shape(), {kept.f32().begin(), kept.f32().end()});
       conversation.replaced.reset();
     }
   }

@@ -51,8 +51,8 @@ bool PagedKv::give_back(std::string_view session, std::uint64_t id, KvSequence s
 }
 
 Result<std::uint64_t> PagedKv::offer(Conversation& conversation) {
-  if (!pool().is_attached()) return std::uint64_t{0};
   withdraw(conversation);
+  if (!pool().is_attached()) return conversation.offered = next_id_++;
   std::uint64_t number = 0;
   do SLUICE_CHECK(::getrandom(&number, sizeof number, 0) == sizeof number);
   while (number == 0);
@@ -62,8 +62,8 @@ Result<std::uint64_t> PagedKv::offer(Conversation& conversation) {
 }
 
 void PagedKv::withdraw(Conversation& conversation) {
-  if (const std::uint64_t number = std::exchange(conversation.offered, 0); number != 0)
-    pool().withdraw(number);
+  const std::uint64_t number = std::exchange(conversation.offered, 0);
+  if (number != 0 && pool().is_attached()) pool().withdraw(number);
 }
 
 Result<KvSequence> PagedKv::prompt_of(std::string_view session, std::size_t length,
@@ -83,7 +83,9 @@ Result<KvSequence> PagedKv::prompt_of(std::string_view session, std::size_t leng
     return *std::move(*taken);
   }
   const Conversation& said = conversation(session);
-  if (length == 0 || said.is_answering || said.sequence.tokens() != length)
+  // Another turn may be as long.
+  const bool is_other = offered != 0 && offered != said.offered;
+  if (length == 0 || said.is_answering || said.sequence.tokens() != length || is_other)
     return stale(said.sequence.tokens());
   return pool().fork(said.sequence);
 }

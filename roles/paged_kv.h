@@ -51,7 +51,7 @@ struct Conversation {
   std::optional<Replaced> replaced;  // until that turn is answered
   std::uint64_t call = 0;         // whose turn the last one is
   std::uint64_t failed_call = 0;  // whose turn failed: the rest of it is refused
-  std::uint64_t offered = 0;  // under which its pages are offered for a drawing; 0: they are not
+  std::uint64_t offered = 0;      // under which it is offered for a drawing; 0: it is not
 };
 
 /// The checkpoint and its engine: one for all roles and replicas over the same pages.
@@ -93,9 +93,8 @@ class PagedKv final : public GlobalParam {
   /// Gives a sequence back to the conversation it was taken from; false: that has ended, and the
   /// pages are free.
   bool give_back(std::string_view session, std::uint64_t id, KvSequence sequence);
-  /// For a drawing by a role that may be in another process: the number under which `prompt_of`
-  /// has the conversation's pages there, until the session's next turn. 0: all roles over
-  /// these pages are in this process. Errors: those of `KvPages::offer`.
+  /// For a drawing: the number under which `prompt_of` has the conversation as it stands, in
+  /// another process too, until the session's next turn. Errors: those of `KvPages::offer`.
   Result<std::uint64_t> offer(Conversation& conversation);
   void withdraw(Conversation& conversation);
   /// What a drawing reads, which has `length` tokens; `offered`: what `offer` gave. Errors: stale.

@@ -25,8 +25,9 @@ struct Chat {
   std::deque<FakeActivation> calls;
 
   explicit Chat(std::int64_t pages = 64) : world(pages) {}
-  FakeActivation& ask(const std::string& text, std::optional<std::int64_t> step = {}) {
-    FakeActivation& call = calls.emplace_back("answer", "a");
+  FakeActivation& ask(const std::string& text, std::optional<std::int64_t> step = {},
+                      const std::string& interface = "answer") {
+    FakeActivation& call = calls.emplace_back(interface, "a");
     call.call_number = calls.size();
     auto* const message = new Payload;
     message->type = ValueType::text;
@@ -122,6 +123,36 @@ TEST_CASE("a session's home hears what goes in place of what it kept") {
   CHECK(elsewhere.say(two) == last_of({one, three, two}));
 }
 
+TEST_CASE("a session's home does not keep what was read in place of others and never answered") {
+  Chat chat;
+  auto& keeper = static_cast<ChatSessions&>(*chat.world.sessions);
+  HistoryStore store;
+  std::uint64_t call = 0;
+  const auto settle = [&store](SessionKeeper& of, std::uint32_t machine) {
+    const std::optional<HistoryMark> has = of.ask_history("a", "", 1);
+    REQUIRE(has.has_value());
+    CHECK(of.settle_history("a", "", 1, store.ask({0, 0}, {machine, 1}, *has), true).ok());
+  };
+  const auto hear = [&] {
+    ++call;
+    for (ToldHistory& told : keeper.take_history("a"))
+      store.add({0, 0}, {1, 1}, call, std::move(told));
+  };
+  settle(keeper, 1);
+  chat.say(one);
+  chat.say(two);
+  hear();
+  chat.ask("What else?", 1, "prefill");
+  chat.world.run();
+  hear();
+  chat.say(three);  // nobody has gone on with that
+  hear();
+  CHECK(chat.session().messages.size() == 6);
+  Chat elsewhere;
+  settle(static_cast<ChatSessions&>(*elsewhere.world.sessions), 2);
+  CHECK(elsewhere.say(two) == last_of({one, two, three, two}));
+}
+
 namespace {
 
 /// A whole turn of a model that draws.
@@ -175,6 +206,28 @@ TEST_CASE("a model that draws goes back too, with its pages and the pictures bet
   }
   world.shared->end_session("s");
   CHECK(world.kv().pool().pages_free() == world.kv().pool().pages());
+}
+
+TEST_CASE("a drawing is not of a turn in another's place, as long as that may be") {
+  ScenesWorld world;
+  FakeActivation& red = ask(world, 1, "draw a red circle");
+  world.run();
+  REQUIRE(red.frames.back().first == "draw_prompt");
+  const std::size_t length = world.sequence().tokens();
+  FakeActivation& blue = ask(world, 2, "draw a blue circle", 0);
+  world.run();
+  REQUIRE(blue.frames.back().first == "draw_prompt");
+  REQUIRE(world.sequence().tokens() == length);
+  const auto draw_from = [&](const FakeActivation& asked) {
+    FakeActivation drawing("generate", "s");
+    drawing.give("prompt", asked.frames.back().second);
+    world.denoiser->admit(drawing);
+    world.ended.clear();
+    while (world.denoiser->busy()) world.denoiser->step(world.ended);
+    return world.ended.at(0).result;
+  };
+  CHECK(draw_from(blue).ok());
+  CHECK(draw_from(red).error().code == ErrorCode::stale);
 }
 
 TEST_CASE("a request's step is known before its first piece is read") {

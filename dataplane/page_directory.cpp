@@ -1,6 +1,8 @@
 #include "dataplane/page_directory.h"
 
+#include <algorithm>
 #include <atomic>
+#include <cstdint>
 #include <optional>
 
 #include "base/check.h"
@@ -42,17 +44,8 @@ std::size_t home_of(std::uint64_t word, std::size_t slots) { return word & (slot
 
 std::optional<pages::PageHead> head_of(const PageRegion& region, std::span<const std::byte> memory,
                                        std::uint32_t page) {
-  std::uint64_t words[PageRegion::stamp_bytes / 8];
-  for (std::size_t i = 0; i < std::size(words); ++i)
-    words[i] = load(memory, region.stamp(page).offset + 8 * i);
-  if (words[6] == 0) return std::nullopt;  // it was not asked for yet
-  pages::PageHead head;
-  head.incarnation = words[0];
-  head.generation = words[1];
-  head.key.words = {words[2], words[3], words[4], words[5]};
-  head.length = static_cast<std::uint32_t>(words[6]);
-  head.crc32c = static_cast<std::uint32_t>(words[6] >> 32U);
-  return head;
+  const std::uint64_t stamp = region.stamp(page).offset;
+  return head_of_words([&](std::size_t i) { return load(memory, stamp + 8 * i); });
 }
 
 }  // namespace
@@ -96,20 +89,31 @@ void PageDirectory::clear() {
 NearPages find_places(const PageRegion& region, std::span<const std::byte> memory,
                       std::uint64_t incarnation, std::span<const PageKey> keys) {
   SLUICE_CHECK(memory.size() == region.size());
+  NearPages found;
+  // Where it is mapped may be its owner's choice; words that are no words are not looked at.
+  if (reinterpret_cast<std::uintptr_t>(memory.data()) % sizeof(std::uint64_t) != 0) {
+    found.is_all = false;
+    return found;
+  }
   const std::span<const std::byte> directory = memory.subspan(region.directory());
   const std::size_t slots = directory.size() / slot_bytes;
-  NearPages found;
+  const std::size_t most = std::min(slots, PageDirectory::probes_most);
   for (const PageKey& key : keys) {
     std::optional<std::uint32_t> page;
     std::size_t at = home_of(key.words[0], slots);
-    for (std::size_t i = 0; i < slots; ++i, at = (at + 1) & (slots - 1)) {
+    bool is_there = true;  // or may be
+    for (std::size_t i = 0; i < most; ++i, at = (at + 1) & (slots - 1)) {
       const Slot slot = slot_at(directory, at);
-      if (slot.page == 0) break;
+      is_there = slot.page != 0;
+      if (!is_there) break;
       if (slot.word != key.words[0] || slot.page > region.pages) continue;
       page = static_cast<std::uint32_t>(slot.page - 1);
       break;
     }
-    if (!page) return found;
+    if (!page) {
+      found.is_all = !is_there;
+      return found;
+    }
     std::optional<pages::PageHead> head = head_of(region, memory, *page);
     if (!head || head->key != key || head->incarnation != incarnation ||
         head->length != region.page_bytes) {

@@ -190,3 +190,74 @@ TEST_CASE("what is found in memory that is near is read without a question") {
   }
   CHECK(puller.take_out().empty());
 }
+
+TEST_CASE("of a directory without an empty slot a bounded part is looked at for each key") {
+  constexpr std::uint32_t pages = 512;
+  constexpr PageRegion large{pages, page_bytes};
+  const Ref<Buffer> bytes = Buffer::zeros(large.size());
+  const std::span<std::byte> all(bytes->data(), bytes->size());
+  const std::size_t count = 2 * pages;
+  const auto put = [&](std::size_t slot, std::uint64_t word, std::uint64_t page) {
+    const std::uint64_t words[] = {word, page};
+    std::memcpy(all.data() + large.directory() + slot * PageRegion::slot_bytes, words, 16);
+  };
+  for (std::size_t slot = 0; slot < count; ++slot) put(slot, ~std::uint64_t{0}, 1);
+  const PageKey key = key_of(7);  // its home is slot 7
+  std::ranges::copy(stamp_of({0, life, 3, key, 0, page_bytes, 5}),
+                    all.begin() + static_cast<std::ptrdiff_t>(large.stamp(2).offset));
+  const auto find = [&] { return find_places(large, all, life, std::vector{key}); };
+  CHECK(find().places.empty());
+  CHECK_FALSE(find().is_all);  // it may be further on
+  put(7 + PageDirectory::probes_most, 7, 3);
+  CHECK(find().places.empty());
+  CHECK_FALSE(find().is_all);
+  put(7 + PageDirectory::probes_most - 1, 7, 3);
+  CHECK(find().places.size() == 1);
+  CHECK(find().is_all);
+  put(9, 0, 0);  // ends the search
+  CHECK(find().places.empty());
+  CHECK(find().is_all);
+}
+
+TEST_CASE("memory that does not begin with a word is not looked at") {
+  Memory memory;
+  const std::vector<PageKey> keys = keys_of(1, 1);
+  memory.directory.add(keys[0], 0);
+  memory.stamp(keys[0], 0);
+  REQUIRE(memory.find(keys).places.size() == 1);
+  std::vector<std::uint64_t> room(region.size() / 8 + 1);
+  for (std::size_t shift = 0; shift < 8; ++shift) {
+    const auto all = std::as_writable_bytes(std::span(room)).subspan(shift, region.size());
+    std::ranges::copy(memory.all, all.begin());
+    const NearPages found = find_places(region, all, life, keys);
+    CHECK(found.places.size() == (shift == 0 ? 1 : 0));
+    CHECK(found.is_all == (shift == 0));
+  }
+}
+
+TEST_CASE("a stamp that is being written, or cleared, is all of it or none") {
+  constexpr std::size_t words = PageRegion::stamp_bytes / 8;
+  const pages::PageHead want{0, life, 3, key_of(4), 0, page_bytes, 5};
+  std::uint64_t full[words];
+  std::memcpy(full, stamp_of(want).data(), sizeof full);
+  // Behind so many steps of its owner, which writes all words and clears all.
+  const auto at_step = [&](std::size_t i, std::size_t step) {
+    return i < step && i + words >= step ? full[i] : 0;
+  };
+  std::size_t found = 0, other = 0;
+  std::vector<std::size_t> steps(7, 0);  // of the owner's, at each of the loads
+  for (bool is_more = true; is_more;) {
+    auto next = steps.begin();
+    const auto head = head_of_words([&](std::size_t i) { return at_step(i, *next++); });
+    REQUIRE(next == steps.end());
+    found += head ? 1 : 0;
+    other += head && stamp_of(*head) != stamp_of(want) ? 1 : 0;
+    // The next of all that never fall.
+    auto last = std::ranges::find_if(steps.rbegin(), steps.rend(),
+                                     [](std::size_t step) { return step < 2 * words; });
+    is_more = last != steps.rend();
+    if (is_more) std::fill(last.base() - 1, steps.end(), *last + 1);
+  }
+  CHECK(found > 0);
+  CHECK(other == 0);
+}

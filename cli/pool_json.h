@@ -12,6 +12,8 @@
 //       (why) }, of one that preloads "preloads": { "told", "had", "taken", "missed", "useful",
 //       "wasted" }, "sessions", "session_list": [ { "name", "role", "tokens", "kept", "answering",
 //       "idle_ms" } ] }, as base/pool_report.h says.
+//
+// Pages that others read without asking are not counted by their owner: not in "given_pages".
 #pragma once
 
 #include <nlohmann/json.hpp>

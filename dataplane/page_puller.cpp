@@ -260,7 +260,7 @@ void PagePuller::take_end(PeerLife from, const End& answer, std::int64_t now) {
 
 void PagePuller::forget(Questions::iterator it) {
   if (const auto peer = peers_.find(it->second.peer); peer != peers_.end()) {
-    --peer->second.asks;
+    peer->second.asks -= it->second.is_near ? 0 : 1;
     peer->second.in_flight -= it->second.count * self_.page_bytes;
   }
   questions_.erase(it);
@@ -312,7 +312,7 @@ bool PagePuller::ask(std::uint64_t id, Pull& pull, Peer& peer, PeerLife life, st
   // Of large pages two, where they are read: several threads may, and none waits for a question.
   const std::size_t most = for_places ? std::max(read_most, 2 * bytes) : in_flight_most;
   const bool is_full = peer.in_flight > 0 && peer.in_flight + bytes > most;
-  if (is_full || peer.asks == questions_most) return false;
+  if (is_full || peer.asks >= questions_most) return false;
   const auto begin = pull.keys.begin() + static_cast<std::ptrdiff_t>(pull.asked);
   out_.push_back({life, encode(Ask{next_question_,
                                    {begin, begin + static_cast<std::ptrdiff_t>(count)},

@@ -172,6 +172,7 @@ class PagePuller {
     std::size_t first = 0, count = 0, got = 0;
     std::size_t reading = 0;             // of those that were got, not read yet
     std::optional<pages::End> end = {};  // no more comes
+    bool is_near = false;                // nobody was asked: this side has looked
     // What came before the pull was to be fetched.
     std::vector<pages::Place> early = {};
     std::vector<Held> held = {};

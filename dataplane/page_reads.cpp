@@ -33,7 +33,7 @@ PagePuller::Near PagePuller::near(std::int64_t now) const {
   return near;
 }
 
-/// As if it had been asked for the places, and had answered.
+/// As if it had been asked for the places, and had answered; but that is no question to it.
 bool PagePuller::begin_near(std::uint64_t id, std::vector<PageKey> keys, PeerLife life,
                             std::vector<Place> places, std::int64_t now) {
   SLUICE_CHECK(id != 0 && places.size() <= keys.size() && !pulls_.contains(id));
@@ -51,7 +51,7 @@ bool PagePuller::begin_near(std::uint64_t id, std::vector<PageKey> keys, PeerLif
   pull.questions.insert(pull.first_asked);
   Question& question = questions_[pull.first_asked];
   question = {id, life, 0, count};
-  ++it->second.asks;
+  question.is_near = true;
   it->second.in_flight += count * self_.page_bytes;
   const auto at = pulls_.emplace(id, std::move(pull)).first;
   for (Place& place : places) {

@@ -261,3 +261,27 @@ TEST_CASE("a stamp that is being written, or cleared, is all of it or none") {
   CHECK(found > 0);
   CHECK(other == 0);
 }
+
+TEST_CASE("what is found without a question is none, so others are asked beside it") {
+  PagePuller puller(hello_of(99));
+  constexpr PeerLife peer{1, 7};
+  puller.met(peer, hello_of(7), 0);
+  puller.opened(peer, slots, true);
+  const std::uint64_t many = PagePuller::questions_most + 8;
+  for (std::uint64_t pull = 1; pull <= many; ++pull) {
+    REQUIRE(puller.begin_near(pull, keys_of(0, 1), peer,
+                              {{{0, 7, 1, key_of(0), 0, page_bytes, 1}, 0}}, 1));
+    fetch_into(puller, pull, places(1), 1);
+  }
+  std::vector<PageRead> reads = puller.take_reads();
+  REQUIRE(reads.size() == many);
+  CHECK(puller.take_out().empty());
+  for (std::uint64_t pull = many + 1; pull <= 2 * many; ++pull) {
+    REQUIRE(puller.begin_at(pull, keys_of(0, 1), peer, 1, 1));
+    fetch_into(puller, pull, places(1), 1);
+  }
+  CHECK(puller.take_out().size() == PagePuller::questions_most);
+  for (const PageRead& one : reads) puller.verified(one.number, true, 2);
+  CHECK(puller.pulls() == many);
+  CHECK(puller.take_out().empty());  // those are as many still
+}

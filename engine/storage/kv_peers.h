@@ -168,7 +168,7 @@ class KvPeers final : public PageSource,
   /// In memory of others that is mapped here. False: they are to be asked.
   bool find_near(Fetch& fetch, std::int64_t now);
   bool ask_index(Fetch& fetch, std::optional<std::int64_t> compute, std::int64_t now);
-  bool wants_content(const Fetch& fetch) const;
+  bool wants_content(const Fetch& fetch, std::int64_t now) const;
   bool ask_machines(Fetch& fetch, std::int64_t now);
   void take_found(std::int64_t now);
   bool begin_at(Fetch& fetch, const PageIndex::Found& found, std::int64_t now);

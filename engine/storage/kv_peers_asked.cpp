@@ -50,20 +50,24 @@ bool KvPeers::ask_index(Fetch& fetch, std::optional<std::int64_t> compute, std::
   return true;
 }
 
-/// Content is not sent where it is known that computing is quicker.
-bool KvPeers::wants_content(const Fetch& fetch) const {
+/// Content is not sent where it is known that computing is quicker. Asked for it is who may well
+/// have the pages, or the only one that is there; what others cost, or did, says nothing.
+bool KvPeers::wants_content(const Fetch& fetch, std::int64_t now) const {
   const std::size_t pages = fetch.keys.size() - fetch.begin;
   const std::optional<std::int64_t> compute = compute_time(fetch, pages);
-  return std::ranges::all_of(guards_, [&](const auto& one) {
-    const bool may_send = !fetch.first.has_value() || fetch.first->machine == one.first;
-    return !may_send || one.second.is_quicker(pages * hello_.page_bytes, compute);
+  const bool is_one = fetch.first.has_value() && puller_.may_ask(*fetch.first, now);
+  const std::lock_guard lock(mutex_);
+  return std::ranges::all_of(there_, [&](PeerLife life) {
+    if (is_one ? life != *fetch.first : !puller_.may_ask(life, now)) return true;
+    const auto guard = guards_.find(life.machine);
+    return guard == guards_.end() || guard->second.is_quicker(pages * hello_.page_bytes, compute);
   });
 }
 
 bool KvPeers::ask_machines(Fetch& fetch, std::int64_t now) {
   const std::uint64_t pull = fetch.pull != 0 ? fetch.pull : next_pull_;
   const auto begin = fetch.keys.begin() + static_cast<std::ptrdiff_t>(fetch.begin);
-  if (!puller_.begin(pull, {begin, fetch.keys.end()}, now, fetch.first, wants_content(fetch)))
+  if (!puller_.begin(pull, {begin, fetch.keys.end()}, now, fetch.first, wants_content(fetch, now)))
     return false;
   next_pull_ = std::max(next_pull_, pull + 1);
   fetch.pull = pull;

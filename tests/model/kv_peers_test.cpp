@@ -244,6 +244,32 @@ TEST_CASE("where computing is quicker few pages are not asked for with the quest
   CHECK(second.peers->counts().not_worth == 1);
 }
 
+TEST_CASE("what a machine cost that has gone does not keep others from sending with the answer") {
+  PeerHub hub;
+  std::optional<KeptPool> first = among(hub.add(0));
+  KeptPool second = among(hub.add(1));
+  (void)run(*first, 1);
+  const std::vector<Generation> all = requests(4);
+  const auto few = [](const Generation& one) { return std::span(one.history).first(17); };
+  std::vector<PageSource::Ready> ready;
+  REQUIRE(second.peers->begin(0, all[0].origin, few(all[0]), 1e9, 0));
+  while (ready.empty()) second.peers->poll(1'000'000'000, ready, std::chrono::milliseconds(1));
+  REQUIRE(ready[0].tokens == 16);
+  first.reset();
+  KeptPool third = among(hub.add(2));
+  (void)run(third, 1);
+  std::size_t asked = 0;
+  hub.on_way = [&](PeerLife, PeerLife to, const std::vector<std::byte>& bytes) {
+    const std::optional<pages::Message> message = pages::decode(bytes);
+    asked += message && std::holds_alternative<pages::Ask>(*message) && to.machine == 2 ? 1 : 0;
+    return true;
+  };
+  ready.clear();
+  second.peers->poll(1'000'000'000, ready);
+  REQUIRE(second.peers->begin(1, all[1].origin, few(all[1]), 1e-9, 1'000'000'000));
+  CHECK(asked == 1);
+}
+
 TEST_CASE("machines tell each other something, and know whether it has arrived") {
   PeerHub hub;
   KeptPool first = among(hub.add(0));

@@ -68,7 +68,10 @@ bool HostTier::begin(std::uint64_t task, const RowsOrigin& origin,
   Sequence asked = host_.open(fetch.keys);
   host_.give_back(asked, true);
   if (fetch.next == fetch.keys.size()) return false;
-  fetch.is_below = below_ != nullptr && below_->begin(task, origin, tokens, per_token, now);
+  // What is below goes on behind the host's pages: where those end sooner than the device's, it
+  // would bring what the device has.
+  fetch.is_below = below_ != nullptr && host_.table().match(fetch.keys) >= fetch.next &&
+                   below_->begin(task, origin, tokens, per_token, now);
   if (!fetch.is_below && (!look(fetch) || !pays(fetch))) return false;
   fetch.there = pages_.open(std::span<const PageKey>(fetch.keys).first(fetch.next));
   fetches_.push_back(std::move(fetch));

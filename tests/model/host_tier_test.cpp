@@ -429,6 +429,28 @@ TEST_CASE("the folder of the host's pages is the device's too, after a restart")
   world.check_all();
 }
 
+TEST_CASE("what the device has is not read from the folder") {
+  const ScratchFolder folder;
+  const std::string place = folder.path() + "/pages";
+  const auto longer = history(1, 6), other = history(2, 6);
+  const std::vector<std::int32_t> shorter(longer.begin(), longer.begin() + 5 * 4 + 1);
+  const auto open = [&] { return KeptPool::make(shape, 6, place, 8U << 20U).value(); };
+  {
+    World world(8, open());
+    REQUIRE(world.compute(longer));
+  }
+  World world(16, open());
+  for (const auto* tokens : {&shorter, &other}) {
+    REQUIRE(world.compute(*tokens));
+    world.tier->drain();
+  }
+  REQUIRE(world.kept.pool->table().match(world.pool.keys_of(origin(), longer)) == 0);
+  // The folder has the sixth, and would be asked for those before it.
+  CHECK_FALSE(world.begin(1, longer));
+  CHECK_FALSE(world.tier->is_waited_for());
+  CHECK(world.kept.tier->store().counts().read == 0);
+}
+
 TEST_CASE("another machine's device has the pages through both hosts") {
   PeerHub hub;
   const auto among = [&](std::uint32_t machine) {

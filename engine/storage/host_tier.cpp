@@ -226,8 +226,8 @@ void HostTier::forget_waiting(std::size_t count) {
   for (; count > 0; --count, backlog_.pop_front()) waiting_.erase(backlog_.front().key);
 }
 
-/// One chain's pages, from the first that the host lacks: it may have given some up. False: there
-/// is no room for them now.
+/// One chain's pages, from the first that the host lacks: it may have given some up. Of a chain
+/// that is longer than the host those that it has room for. False: there is no room for them now.
 bool HostTier::lower_next(std::vector<Lowering>& begun, std::vector<PageCopies::One>& copies) {
   const PageTable& table = pages_.table();
   const std::size_t most = std::max<std::size_t>(1, window / pages_.shape().page_bytes());
@@ -240,9 +240,13 @@ bool HostTier::lower_next(std::vector<Lowering>& begun, std::vector<PageCopies::
   Page page = backlog_[run - 1].page;
   Lowering made;
   made.keys = table.path(table.key(page));
+  const std::size_t too_many = made.keys.size() - std::min(made.keys.size(), host_.pages());
+  for (std::size_t i = 0; i < too_many; ++i) page = table.parent(page);
+  made.keys.erase(made.keys.end() - static_cast<std::ptrdiff_t>(too_many), made.keys.end());
   made.first = host_.table().match(made.keys);
   const std::size_t count = made.keys.size() - made.first;
-  if (count == 0 || count > host_.pages()) {
+  if (count == 0) {
+    counts_.missed += std::min(run, too_many);
     forget_waiting(run);
     return true;
   }
@@ -253,6 +257,7 @@ bool HostTier::lower_next(std::vector<Lowering>& begun, std::vector<PageCopies::
     made.from[at] = page;
     copies.push_back({page, host_.place(made.to.pages()[made.first + at])});
   }
+  counts_.missed += std::min(run, too_many);
   forget_waiting(run);
   begun.push_back(std::move(made));
   return true;

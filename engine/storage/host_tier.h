@@ -31,7 +31,9 @@ class HostTier final : public PageSource, private PageWatcher {
 
   struct Counts {
     std::uint64_t lowered = 0, raised = 0;  // pages
-    std::uint64_t missed = 0;               // pages that were given up before they were copied down
+    // Pages that were given up before they were copied down, or are of a chain that is longer than
+    // the host, behind what it has room for.
+    std::uint64_t missed = 0;
     std::uint64_t not_worth = 0;            // prompts for which computing is quicker
   };
 

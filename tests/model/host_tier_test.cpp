@@ -333,12 +333,28 @@ TEST_CASE("a host that has given up a beginning gets it again with what follows"
   world.tier->drain();
   CHECK(world.kept.pool->table().match(world.pool.keys_of(origin(), longer)) == 5);
   world.check_all();
-  // One that is longer than the host is left out, and those behind it are not.
-  REQUIRE(world.compute(history(4, 7)));
-  REQUIRE(world.compute(history(5, 4)));
-  world.tier->drain();
-  CHECK(world.kept.pool->table().match(world.pool.keys_of(origin(), history(5, 4))) == 4);
-  CHECK(world.tier->off().empty());
+}
+
+TEST_CASE("of a chain that is longer than the host what there is room for is copied down") {
+  const auto longest = history(1, 12);
+  for (const std::size_t first : {4, 7}) {
+    World world(20, 6);
+    REQUIRE(world.compute({longest.begin(), longest.begin() + 4 * first + 1}));
+    world.tier->drain();
+    CHECK(world.tier->counts().missed == (first == 7 ? 1 : 0));
+    // It goes on where no room is, and those behind it are not held up.
+    REQUIRE(world.compute(longest));
+    world.tier->drain();
+    CHECK(world.kept.pool->table().match(world.pool.keys_of(origin(), longest)) == 6);
+    CHECK(world.tier->counts().lowered == 6);
+    CHECK(world.tier->counts().missed == 6);
+    REQUIRE(world.compute(history(2, 4)));
+    world.tier->drain();
+    CHECK(world.kept.pool->table().match(world.pool.keys_of(origin(), history(2, 4))) == 4);
+    CHECK(world.tier->counts().lowered == 10);
+    CHECK(world.tier->off().empty());
+    world.check_all();
+  }
 }
 
 TEST_CASE("a device that fails a copy has nothing copied any more, and nobody waits") {

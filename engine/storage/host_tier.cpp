@@ -1,6 +1,9 @@
 #include "engine/storage/host_tier.h"
 
+#include <poll.h>
+
 #include <algorithm>
+#include <thread>
 #include <utility>
 
 #include "engine/storage/storage_clock.h"
@@ -8,6 +11,15 @@
 namespace sluice {
 
 using Way = PageCopies::Way;
+
+namespace {
+
+/// Whoever waits for copies looks so long without a break, for few pages take no longer, and from
+/// then on after a break of so long each. Nanoseconds.
+constexpr std::int64_t looking_most = 50'000;
+constexpr std::int64_t look_every = 50'000;
+
+}  // namespace
 
 HostTier::HostTier(KvPages& pages, PageCopies& copies, KvPool& host, PageSource* below,
                    bool others_read)
@@ -128,7 +140,7 @@ bool HostTier::rise(Fetch& fetch, std::int64_t now) {
   const std::size_t count = std::min(fetch.end - fetch.next, pages_.pages_free());
   if (count == 0) return false;
   const std::span<const PageKey> all = keys.first(fetch.next + count);
-  Rise made{{all.begin(), all.end()}, fetch.next, host_.open(all), {}, now, polls_};
+  Rise made{{all.begin(), all.end()}, fetch.next, host_.open(all), {}, now};
   made.to = pages_.open(keys.first(fetch.next));
   if (made.from.published() < all.size() || made.to.published() < fetch.next) return false;
   if (!pages_.add_pages(made.to, count).ok()) return false;
@@ -144,20 +156,34 @@ bool HostTier::rise(Fetch& fetch, std::int64_t now) {
   return false;
 }
 
-void HostTier::take_risen(std::int64_t now, bool waits) {
+/// Whether what rises is there; looks for it until then, once at least.
+Result<bool> HostTier::has_risen(std::int64_t until) {
+  const std::int64_t looks_until = storage_clock() + looking_most;
+  for (;;) {
+    const Result<bool> done = copies_.is_done(Way::up);
+    const std::int64_t now = storage_clock();
+    if (!done.ok() || *done || now >= until) return done;
+    if (now < looks_until) {
+      std::this_thread::yield();
+      continue;
+    }
+    const timespec pause{0, std::min(look_every, until - now)};
+    (void)::ppoll(nullptr, 0, &pause, nullptr);
+  }
+}
+
+/// `until`: it is waited for, so long.
+void HostTier::take_risen(std::int64_t now, std::optional<std::int64_t> until) {
   if (rises_.empty()) return;
-  Result<bool> done = true;
-  if (!waits) done = copies_.is_done(Way::up);
-  if (waits)
-    if (const Result<void> waited = copies_.wait(Way::up); !waited.ok()) done = waited.error();
+  const Result<bool> done = has_risen(until.value_or(0));
   if (!done.ok()) return give_up(done.error());
   if (!*done) return;
-  if (waits) now = storage_clock();
+  if (until.has_value()) now = storage_clock();
   for (Rise& rise : rises_) {
     const std::uint64_t bytes = (rise.keys.size() - rise.first) * pages_.shape().page_bytes();
     // Where forwards ran meanwhile it took at most so long, which is news if more was thought.
     const std::int64_t took = now - rise.began;
-    if (rise.poll == polls_ || took < guard_.cost(bytes).value_or(0)) guard_.learn(bytes, took);
+    if (!rise.is_beside || took < guard_.cost(bytes).value_or(0)) guard_.learn(bytes, took);
     for (std::size_t at = rise.first; at < rise.keys.size(); ++at) {
       if (!pages_.publish_next(rise.to, rise.keys[at])) break;
       ++counts_.raised;
@@ -181,10 +207,11 @@ void HostTier::hear_below(std::int64_t now, std::chrono::nanoseconds most) {
 
 void HostTier::poll(std::int64_t now, std::vector<Ready>& ready, std::chrono::nanoseconds most) {
   if (failed_.has_value()) give_up(*std::exchange(failed_, {}));
-  const bool waits = most.count() > 0;
-  ++polls_;
+  std::optional<std::int64_t> until;  // it is waited for what comes
+  if (most.count() > 0) until = storage_clock() + most.count();
+  for (Rise& rise : rises_) rise.is_beside = rise.is_beside || !until.has_value();
   lower();  // before what rises takes pages that wait for this
-  take_risen(now, waits);
+  take_risen(now, until);
   const std::size_t before = ready.size();
   const bool may_rise = rises_.empty();  // those under way end together
   const auto advance_all = [&](bool may) {
@@ -196,11 +223,15 @@ void HostTier::poll(std::int64_t now, std::vector<Ready>& ready, std::chrono::na
     });
   };
   advance_all(may_rise);
-  if (waits && !rises_.empty()) {  // nobody has anything else to do, and copies take a moment
-    take_risen(now, true);
+  if (until.has_value() && !rises_.empty()) {  // nobody has anything else to do
+    take_risen(now, until);
     advance_all(false);
   }
-  hear_below(now, ready.size() == before ? most : std::chrono::nanoseconds{});
+  for (Rise& rise : rises_) rise.is_beside = rise.is_beside || !until.has_value();
+  std::chrono::nanoseconds rest{};
+  if (until.has_value() && ready.size() == before)  // a wait is told from a glance, however short
+    rest = std::chrono::nanoseconds(std::max<std::int64_t>(1, *until - storage_clock()));
+  hear_below(now, rest);
 }
 
 std::size_t HostTier::pages_awaited() const {

@@ -83,7 +83,7 @@ class HostTier final : public PageSource, private PageWatcher {
     std::size_t first = 0;
     Sequence from, to;
     std::int64_t began = 0;
-    std::uint64_t poll = 0;  // in which that was
+    bool is_beside = false;  // of other work, which its time says nothing about
   };
   /// The same down.
   struct Lowering {
@@ -104,7 +104,8 @@ class HostTier final : public PageSource, private PageWatcher {
   bool advance(Fetch& fetch, bool may_rise, std::int64_t now);
   bool rise(Fetch& fetch, std::int64_t now);
   bool is_rising(const PageKey& key, std::size_t at) const;
-  void take_risen(std::int64_t now, bool waits);
+  Result<bool> has_risen(std::int64_t until);
+  void take_risen(std::int64_t now, std::optional<std::int64_t> until);
   void hear_below(std::int64_t now, std::chrono::nanoseconds most);
   void lower();
   std::size_t next_run(std::size_t most) const;
@@ -127,7 +128,6 @@ class HostTier final : public PageSource, private PageWatcher {
   std::vector<bool> is_lowered_;     // by page of the device: it is being read
   std::vector<Ready> below_ready_;
   Counts counts_;
-  std::uint64_t polls_ = 0;
   std::optional<Error> failed_;  // amid another's work, to be dealt with
   std::string off_, unpinned_;
 };

@@ -3,6 +3,7 @@
 #include <poll.h>
 
 #include <algorithm>
+#include <exception>
 #include <thread>
 #include <utility>
 
@@ -37,7 +38,11 @@ HostTier::HostTier(KvPages& pages, PageCopies& copies, KvPool& host, PageSource*
 }
 
 HostTier::~HostTier() {
-  drain();
+  try {
+    drain();
+  } catch (const std::exception&) {  // no memory: what waits is lost
+    (void)copies_.wait(Way::down);
+  }
   if (!rises_.empty()) (void)copies_.wait(Way::up);
   pages_.watch(nullptr);
 }

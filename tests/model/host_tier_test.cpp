@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <cstring>
+#include <new>
 #include <optional>
 
 #include "base/crc32c.h"
@@ -28,6 +29,7 @@ class FakeDevice final : public PageCopies {
 
   Result<void> pin(std::span<std::byte>) override { return may_fail(); }
   Result<void> begin(Way way, std::span<const One> copies) override {
+    if (is_without_memory) throw std::bad_alloc();
     if (Result<void> fails = may_fail(); !fails.ok()) return fails;
     for (const One& one : copies) under_way.push_back({way, one});
     return {};
@@ -53,7 +55,7 @@ class FakeDevice final : public PageCopies {
   bool is_slow = false;
   std::size_t waits = 0;
   std::optional<std::size_t> fails_in;  // so many calls from now on
-  bool fails_once = false;
+  bool fails_once = false, is_without_memory = false;
 
  private:
   Result<void> may_fail() {
@@ -389,6 +391,15 @@ TEST_CASE("copies up are waited for as long as it was asked, and their time is k
     CHECK(world.tier->counts().not_worth == (glances ? 0 : 1));
     world.check_all();
   }
+}
+
+TEST_CASE("without memory for its last copies it ends all the same") {
+  World world(8, 32);
+  const auto first = history(1, 6);
+  REQUIRE(world.compute(first));
+  world.device.is_without_memory = true;
+  world.tier.reset();
+  CHECK(world.kept.pool->table().match(world.pool.keys_of(origin(), first)) == 0);
 }
 
 TEST_CASE("a device that fails a copy has nothing copied any more, and nobody waits") {

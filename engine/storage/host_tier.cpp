@@ -86,8 +86,10 @@ bool HostTier::begin(std::uint64_t task, const RowsOrigin& origin,
   host_.give_back(asked, true);
   if (fetch.next == fetch.keys.size()) return false;
   // What is below goes on behind the host's pages: where those end sooner than the device's, it
-  // would bring what the device has.
-  fetch.is_below = below_ != nullptr && host_.table().match(fetch.keys) >= fetch.next &&
+  // brings what the device has, too. Not where that would be most of it.
+  const std::size_t again =
+      fetch.next - std::min<std::size_t>(host_.table().match(fetch.keys), fetch.next);
+  fetch.is_below = below_ != nullptr && fetch.keys.size() - fetch.next > again &&
                    below_->begin(task, origin, tokens, per_token, now);
   if (!fetch.is_below && (!look(fetch) || !pays(fetch))) return false;
   fetch.there = pages_.open(std::span<const PageKey>(fetch.keys).first(fetch.next));

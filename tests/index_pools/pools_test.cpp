@@ -193,7 +193,8 @@ TEST_CASE("where an index is wrong the machines are asked, and nothing wrong is 
   const Questions questions(hub);
   CHECK(asks.pull(1, 6) == 6 * page_tokens);  // from machine 1, which was asked
   CHECK(questions.count == 2);
-  CHECK(asks.index().stale == 1);
+  // Once, unless the server took longer than is waited for it on a busy computer.
+  CHECK(asks.index().stale + asks.index().index.unanswered == 1);
   CHECK(asks.pull(2, 6) == 2 * page_tokens);  // what came counts, the rest is computed
   CHECK(questions.count == 2);
   // Of a machine that there is not, and of a later life.

@@ -1,8 +1,10 @@
 // Pools of machines that find each other's pages by the index in a real Redis server, and go on
 // without it: whatever the server says or does, no page has other content than its key's.
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <cstring>
 #include <memory>
+#include <utility>
 
 #include "base/sha256.h"
 #include "engine/storage/kept_pool.h"
@@ -81,9 +83,12 @@ struct Machine {
   std::size_t pull(std::int32_t kind, std::size_t pages) {
     const std::vector<std::int32_t> tokens = prompt(kind, pages);
     std::vector<PageSource::Ready> ready;
-    if (kept.peers->begin(++task, origin, tokens, {}, storage_clock()))
+    // While this computer does something else no time passes: the server is not late for it.
+    std::int64_t now = storage_clock(), looked = now;
+    if (kept.peers->begin(++task, origin, tokens, {}, now))
       REQUIRE(until([&] {
-        kept.peers->poll(storage_clock(), ready, 5ms);
+        const std::int64_t then = std::exchange(looked, storage_clock());
+        kept.peers->poll(now += std::min<std::int64_t>(looked - then, 1'000'000), ready);
         return !ready.empty();
       }));
     const KvSequence there = kept.pool->open(origin, tokens);
@@ -193,8 +198,7 @@ TEST_CASE("where an index is wrong the machines are asked, and nothing wrong is 
   const Questions questions(hub);
   CHECK(asks.pull(1, 6) == 6 * page_tokens);  // from machine 1, which was asked
   CHECK(questions.count == 2);
-  // Once, unless the server took longer than is waited for it on a busy computer.
-  CHECK(asks.index().stale + asks.index().index.unanswered == 1);
+  CHECK(asks.index().stale == 1);
   CHECK(asks.pull(2, 6) == 2 * page_tokens);  // what came counts, the rest is computed
   CHECK(questions.count == 2);
   // Of a machine that there is not, and of a later life.

@@ -417,11 +417,13 @@ Result<void> ChatRole::give(const Turn& turn, HandedAnswer handed, HandedPrefix 
 void ChatRole::yield_progress(Turn& turn) {
   if (turn.hands_over) return;
   const Generation& generation = turn.task->generation();
-  if (generation.text.size() <= turn.said) return;
+  // The last token may have added no text, and still it is told that the answer was cut off there.
+  const bool is_cut_off = generation.finish == Generation::Finish::length;
+  if (generation.text.size() <= turn.said && !is_cut_off) return;
   auto* payload = new Payload;
   payload->type = ValueType::text;
   payload->text = generation.text.substr(turn.said);
-  if (generation.finish == Generation::Finish::length)
+  if (is_cut_off)
     payload->attributes.emplace_back("cut_off", static_cast<std::int64_t>(turn.task->cut_off()));
   turn.said = generation.text.size();
   emissions_.add(*turn.activation, "token", PayloadRef(payload));

@@ -27,11 +27,13 @@ Result<void> PolicyWords::begin(Asked& asked, SharedEngine::Turn& mine) {
 
 void PolicyWords::yield_progress(Asked& asked, Emissions& emissions) {
   const Generation& generation = asked.answer->generation();
-  if (generation.text.size() <= asked.said) return;
+  // The last token may have added no text, and still it is told that they were cut off there.
+  const bool is_cut_off = generation.finish == Generation::Finish::length;
+  if (generation.text.size() <= asked.said && !is_cut_off) return;
   auto* payload = new Payload;
   payload->type = ValueType::text;
   payload->text = generation.text.substr(asked.said);
-  if (generation.finish == Generation::Finish::length)
+  if (is_cut_off)
     payload->attributes.emplace_back("cut_off", static_cast<std::int64_t>(asked.answer->cut_off()));
   asked.said = generation.text.size();
   emissions.add(*asked.activation, "token", PayloadRef(payload));

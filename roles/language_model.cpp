@@ -353,9 +353,7 @@ void LanguageModel::advance(Turn& turn, SharedEngine::Turn& mine) {
         return finish(turn, asked, mine);
     if (stage != Turn::Stage::reads) {
       conversation.turns.push_back(conversation.before);
-      Tensor& kept = conversation.turns.back().latents;  // its bytes may be lent
-      if (!kept.empty())
-        kept = Tensor::of_f32(kept.shape(), {kept.f32().begin(), kept.f32().end()});
+      (void)conversation.turns.back().latents.bytes();  // of its own: those that came may be lent
       conversation.replaced.reset();
     }
   }

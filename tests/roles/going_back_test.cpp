@@ -230,6 +230,21 @@ TEST_CASE("a drawing is not of a turn in another's place, as long as that may be
   CHECK(draw_from(red).error().code == ErrorCode::stale);
 }
 
+TEST_CASE("a turn with latents of whatever kind is answered and kept as any other") {
+  ScenesWorld world;
+  FakeActivation& odd = ask(world, 1, color);
+  odd.give("latents", make_tensor(Tensor::zeros(Dtype::u8, {4}).value()));
+  world.run();
+  CHECK(world.well(odd));
+  ask(world, 2, draw);
+  world.run();
+  FakeActivation& instead = ask(world, 3, many, 1);
+  world.run();
+  CHECK(world.well(instead));
+  const Tensor& back = world.kv().conversation("s").latents;
+  CHECK((back.dtype() == Dtype::u8 && back.bytes_size() == 4));
+}
+
 TEST_CASE("a request's step is known before its first piece is read") {
   const auto parse = [](const std::string& request) {
     auto activation = std::make_unique<FakeActivation>("parse", "s");

@@ -7,6 +7,7 @@
 #include <new>
 
 #include "base/failpoint.h"
+#include "roles/chat_ahead.h"
 #include "roles/chat_looks.h"
 #include "roles/chat_options.h"
 #include "roles/chat_sessions.h"
@@ -33,6 +34,7 @@ class ChatRole final : public SteppedRole {
       : name_(std::move(name)),
         engine_(engine),
         sessions_(sessions),
+        ahead_(engine, sessions, name_, share_prefixes),
         share_prefixes_(share_prefixes),
         tokens_max_(tokens_max) {}
   ~ChatRole() override {
@@ -40,13 +42,16 @@ class ChatRole final : public SteppedRole {
     mine.was_used();
     for (const Turn& turn : turns_) mine.engine().remove(turn.id);
     for (Piece& piece : waiting_) stop_looking(piece, mine);
+    ahead_.stop_all(mine);
     turns_.clear();
   }
   ChatRole(const ChatRole&) = delete;
   ChatRole& operator=(const ChatRole&) = delete;
 
   void admit(Activation& activation) override { waiting_.push_back({&activation, false, {}, {}}); }
-  bool busy() const override { return !waiting_.empty() || !turns_.empty() || !telling_.empty(); }
+  bool busy() const override {
+    return !waiting_.empty() || !turns_.empty() || !telling_.empty() || !ahead_.is_idle();
+  }
   void step(std::vector<StepOutcome>& ended) override;
 
  private:
@@ -74,7 +79,6 @@ class ChatRole final : public SteppedRole {
   void finish_telling(std::vector<StepOutcome>& ended);
   void yield_progress(Turn& turn);
   void finish(Turn& turn, SharedEngine::Turn& mine, std::vector<StepOutcome>& ended);
-  void forget_ended();
   void advance(SharedEngine::Turn& mine, std::vector<StepOutcome>& ended);
 
   ChatSession& session_of(const Activation& activation) {
@@ -84,6 +88,7 @@ class ChatRole final : public SteppedRole {
   const std::string name_;
   ChatEngine& engine_;
   ChatSessions& sessions_;
+  ReadsAhead ahead_;
   const bool share_prefixes_;
   const std::size_t tokens_max_;  // of an answer whose message does not say
   std::deque<Piece> waiting_;
@@ -111,7 +116,9 @@ void ChatRole::take(Piece& piece, SharedEngine::Turn& mine, std::vector<StepOutc
     outcome = begin_or_leave(activation, session, *text, mine);
     if (outcome.ok()) return;  // ends when the answer does
   }
-  if (!outcome.ok()) {
+  if (outcome.ok()) {
+    ahead_.piece_came(session);
+  } else {
     session.drop_pending();
     session.failed_call = activation.call();
   }
@@ -121,6 +128,8 @@ void ChatRole::take(Piece& piece, SharedEngine::Turn& mine, std::vector<StepOutc
 Result<void> ChatRole::begin(Activation& activation, ChatSession& session, const Payload& text,
                              SharedEngine::Turn& mine) {
   const ChatModel& model = engine_.model;
+  ahead_.stop(session, mine);
+  const ReadAhead ahead = session.ahead;
   if (Result<void> asked = session.ask(); !asked.ok()) return asked;
   Result<std::vector<std::int32_t>> prompt = model.tokens(session.messages);
   GenerationOptions options = options_of(text, tokens_max_);
@@ -134,10 +143,12 @@ Result<void> ChatRole::begin(Activation& activation, ChatSession& session, const
     session.unsay();
     return generation.error();
   }
+  session.answering = true;
   sessions_.go_on_behind(session, *generation, mine.engine().planner());
   Turn turn{&activation, session.id, std::move(prompt).value(),          nullptr, 0,
             0,           name_,      activation.interface() == "prefill"};
   turn.tokens_asked = tokens_asked;
+  turn.ahead = ahead;
   turn.task = std::make_unique<GenerationTask>(std::move(generation).value(), &model.tokenizer());
   add(std::move(turn), mine);
   return {};
@@ -437,7 +448,7 @@ void ChatRole::finish(Turn& turn, SharedEngine::Turn& mine, std::vector<StepOutc
   Result<void> outcome;
   if (done.error.has_value()) outcome = *done.error;
   if (outcome.ok() && ended_by_itself && turn.reads)
-    sessions_.count_prompt(turn.prompt.size(), done);
+    sessions_.count_prompt(turn.prompt.size(), done, turn.ahead);
   // Of a call that is cancelled nobody goes on with what was read.
   if (turn.activation->cancelled() && (!ended_by_itself || turn.hands_over))
     outcome = Error{ErrorCode::cancelled, "the call was cancelled"};
@@ -468,10 +479,6 @@ void ChatRole::finish(Turn& turn, SharedEngine::Turn& mine, std::vector<StepOutc
   }
   ended.push_back({turn.activation, std::move(outcome)});
   turn.activation = nullptr;
-}
-
-void ChatRole::forget_ended() {
-  std::erase_if(turns_, [](const Turn& turn) { return turn.activation == nullptr; });
 }
 
 /// A session's pieces in order; behind an answer that is being made they wait. Each is out of those
@@ -524,7 +531,7 @@ void ChatRole::advance(SharedEngine::Turn& mine, std::vector<StepOutcome>& ended
     yield_progress(turn);
     if (turn.task->done() || turn.activation->cancelled()) finish(turn, mine, ended);
   }
-  forget_ended();
+  std::erase_if(turns_, [](const Turn& turn) { return turn.activation == nullptr; });
 }
 
 void ChatRole::step(std::vector<StepOutcome>& ended) {
@@ -537,9 +544,11 @@ void ChatRole::step(std::vector<StepOutcome>& ended) {
     take_encoded(waiting_, engine_.model, mine);
     encode_looks(waiting_, engine_.model, mine);
     take_all(mine, ended);
+    ahead_.begin(waiting_, mine);
     const bool ran = mine.forward();
     take_encoded(waiting_, engine_.model, mine);
     advance(mine, ended);
+    ahead_.advance(mine);
     finish_telling(ended);
     if (ran || !ended.empty()) mine.was_used();
   }

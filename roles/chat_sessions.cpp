@@ -169,6 +169,7 @@ Result<ChatEngine*> ChatSessions::engine(const std::string& directory, kernels::
 void ChatSession::drop_pending() {
   pending = {"user", "", {}};
   step = -1;
+  ahead = {};
 }
 
 Result<void> ChatSession::ask() {
@@ -319,7 +320,6 @@ void ChatSessions::go_on_behind(ChatSession& session, Generation& generation,
                                 const Planner& planner) {
   const ChatModel& model = engine_->model;
   KvSequence said = std::exchange(session.sequence, {});
-  session.answering = true;
   const std::size_t same = rows_in_common(
       session.origin,
       std::span(session.tokens).first(std::min(session.tokens.size(), said.tokens())),
@@ -478,9 +478,11 @@ std::string ChatSessions::take_folder_trouble() {
          spec_.ssd->text + ": " + health.reason();
 }
 
-void ChatSessions::count_prompt(std::size_t tokens, const Generation& done) {
-  const std::size_t kept = std::min(done.tokens_kept, tokens);
-  prompts_.add(tokens, kept, std::min(done.tokens_read_back, kept));
+void ChatSessions::count_prompt(std::size_t tokens, const Generation& done,
+                                const ReadAhead& ahead) {
+  const std::size_t found = std::min(done.tokens_kept, tokens);
+  const std::size_t kept = found - std::min(ahead.computed, found);
+  prompts_.add(tokens, kept, std::min(done.tokens_read_back + ahead.brought, kept));
 }
 
 PoolReport ChatSessions::report() const {

@@ -55,6 +55,7 @@ struct ChatSession {
   bool answering = false;
   Nanoseconds used = 0;      // when a role last asked for it
   std::uint64_t handed = 0;  // the number under which its answer waits to be gone on with; 0: none
+  ReadAhead ahead;           // of the message that is pending
 };
 
 /// An answer whose prompt one role has read, for another to go on with.
@@ -142,8 +143,8 @@ class ChatSessions final : public GlobalParam, public SessionKeeper {
   ChatSession* find(std::string_view name, std::string_view role);
   /// Where its home has said where the session goes on. Requires: it does not answer.
   void go_on_as_settled(ChatSession& session, std::string_view name, std::string_view role);
-  /// The session answers `generation`, which goes on behind what it has said where all pages that
-  /// this takes are free. Else those of what was said go too: a task that waits holds none, for of
+  /// `generation` goes on behind what the session has said where all pages that this takes are
+  /// free. Else those of what was said go too: a task that waits holds none, for of
   /// two that wait for each other's none could ever run. They are found again where nobody needed
   /// them.
   void go_on_behind(ChatSession& session, Generation& generation, const Planner& planner);
@@ -169,8 +170,8 @@ class ChatSessions final : public GlobalParam, public SessionKeeper {
   Result<void> give(std::uint64_t number, Generation generation, ModelEngine& engine);
   std::vector<std::pair<std::string, std::uint64_t>> counts() const override;
   std::optional<PoolReport> pool_report(std::chrono::milliseconds patience) const override;
-  /// Of a prompt that was computed, where its pages came from.
-  void count_prompt(std::size_t tokens, const Generation& done);
+  /// Of a prompt that was computed, in part before it was asked, where its pages came from.
+  void count_prompt(std::size_t tokens, const Generation& done, const ReadAhead& ahead);
   /// Why the folder of pages is not used for a while, once each time that it failed; empty: it
   /// works, there is none, or this was told.
   std::string take_folder_trouble();

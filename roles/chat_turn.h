@@ -17,6 +17,7 @@
 #include "engine/tasks/encoding.h"
 #include "engine/tasks/generation.h"
 #include "roles/handed_prefix.h"
+#include "roles/pool_view.h"
 #include "roles/role.h"
 
 namespace sluice::chat {
@@ -54,6 +55,7 @@ struct Turn {
   std::size_t tokens_asked = 0;           // then: how long the answer may be, wherever it is made
   std::optional<HandedPrefix> from = {};  // another machine, whose conversation it is
   bool reads = true;                      // its prompt, which nobody has read for it here
+  ReadAhead ahead = {};                   // of that prompt
 };
 
 /// An answer that was made for another machine's conversation, until that has heard of it.

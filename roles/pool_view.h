@@ -15,6 +15,11 @@
 
 namespace sluice {
 
+/// Of a prompt, what came to stand in its pages before its answer was asked for.
+struct ReadAhead {
+  std::size_t computed = 0, brought = 0;  // tokens; brought: from a disk, or another machine
+};
+
 /// Tokens of prompts that were computed, by where their keys and values came from.
 class PromptCounts {
  public:

@@ -1,0 +1,203 @@
+// A message whose beginning is computed while its rest is on the way: what is said and what is
+// counted is as if it had come whole.
+#include "roles/chat_ahead.h"
+
+#include <catch2/catch.hpp>
+#include <deque>
+#include <fstream>
+#include <iterator>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "base/random.h"
+#include "chat_world.h"
+#include "engine/picture/image_file.h"
+
+using namespace sluice;
+
+namespace reading_ahead {
+
+namespace {
+
+constexpr int pictures = 8;  // of a message: some 80 rows with what the template says
+
+/// Sessions of one chat, piece by piece.
+struct Chat {
+  ChatWorld world;
+  std::deque<FakeActivation> pieces;
+  std::size_t rows = 0;  // that forwards have computed, of pictures too
+
+  explicit Chat(std::int64_t pages = 64, std::int64_t step_tokens = 64)
+      : world(pages, {{{"step_tokens", {}}, {std::to_string(step_tokens), {}}}}) {
+    PlannerOptions options;
+    options.budget = static_cast<std::uint32_t>(step_tokens);
+    ChatEngine& engine = *keeper().engine(directory, kernels::WeightFormat::exact, options).value();
+    SharedEngine::Turn turn(engine.shared);
+    turn.engine().watch = [this](const ForwardRecord& forward) {
+      for (const BatchItem& item : forward.items) rows += item.rows;
+    };
+  }
+  ChatSessions& keeper() { return static_cast<ChatSessions&>(*world.sessions); }
+  ChatSession& session(const std::string& name = "a") { return keeper().session(name, ""); }
+  /// The n-th of a few pictures.
+  FakeActivation& show(int n, const std::string& name = "a", std::uint64_t call = 1) {
+    FakeActivation& shown = pieces.emplace_back("answer", name);
+    shown.call_number = call;
+    Result<Tensor> made = Tensor::zeros(Dtype::u8, {28, 28, 3});
+    std::size_t at = 0;
+    for (std::byte& byte : made->bytes())
+      byte = static_cast<std::byte>(at++ * static_cast<std::size_t>(3 * n + 7) % 251);
+    shown.give("image", make_image(std::move(made).value()));
+    world.chat->admit(shown);
+    return shown;
+  }
+  FakeActivation& ask(const std::string& text, const std::string& name = "a",
+                      std::uint64_t call = 1) {
+    FakeActivation& asked = pieces.emplace_back(piece(text, name));
+    asked.call_number = call;
+    world.chat->admit(asked);
+    return asked;
+  }
+  /// All pictures of a message, which are seen. Returns the rows until now.
+  std::size_t show_all() {
+    for (int n = 0; n < pictures; ++n) show(n);
+    while (session().pending.pictures.size() < pictures) step(1);
+    return rows;
+  }
+  void step(int times) {
+    for (int i = 0; i < times && world.chat->busy(); ++i) world.chat->step(world.ended);
+  }
+  PoolReport report() { return keeper().pool_report(std::chrono::milliseconds(250)).value(); }
+};
+
+const std::string question = "What is on the table?", next = "And then?";
+
+struct Whole {
+  std::string answer, then;  // to the question, and to the next one
+  std::size_t rows = 0;      // until the answer's end
+};
+
+/// Of a message that comes whole.
+Whole whole() {
+  Chat chat;
+  for (int n = 0; n < pictures; ++n) chat.show(n);
+  const FakeActivation& asked = chat.ask(question);
+  chat.world.run();
+  const std::size_t rows = chat.rows;
+  const FakeActivation& then = chat.ask(next, "a", 2);
+  chat.world.run();
+  return {said(asked), said(then), rows};
+}
+
+}  // namespace
+
+TEST_CASE("what stands before the pieces that are to come is computed meanwhile, once") {
+  Chat at_once;
+  for (int n = 0; n < pictures; ++n) at_once.show(n);
+  const FakeActivation& wanted = at_once.ask(question);
+  at_once.world.run();
+  const std::string answer = said(wanted);
+  CHECK_FALSE(answer.empty());
+
+  Chat chat(64, 16);
+  for (int n = 0; n < pictures; ++n) {
+    chat.show(n);
+    chat.world.run();
+  }
+  CHECK(chat.session().sequence.tokens() >= chat::ReadsAhead::rows_least);
+  CHECK(chat.session().messages.empty());
+  const FakeActivation& asked = chat.ask(question);
+  chat.world.run();
+  CHECK(said(asked) == answer);
+  CHECK(chat.rows == at_once.rows);
+  for (const StepOutcome& outcome : chat.world.ended) CHECK(outcome.result.ok());
+  const PoolReport one = chat.report(), other = at_once.report();
+  CHECK(one.prompts == 1);
+  CHECK(one.computed == other.computed);
+  CHECK(one.memory == 0);
+}
+
+TEST_CASE("a message that is whole amid that goes on with the rows that there are") {
+  const auto [answer, then, rows] = whole();
+  for (int steps = 1; steps < 24; ++steps) {
+    Chat chat(64, 4);
+    const std::size_t seen = chat.show_all();
+    chat.step(steps);
+    CHECK(chat.rows > seen);
+    const FakeActivation& asked = chat.ask(question);
+    chat.world.run();
+    CHECK(said(asked) == answer);
+    CHECK(chat.rows == rows);
+    CHECK(chat.report().memory == 0);
+    const FakeActivation& later = chat.ask(next, "a", 2);
+    chat.world.run();
+    CHECK(said(later) == then);
+  }
+}
+
+TEST_CASE("few rows are left to the answer") {
+  Chat chat;
+  chat.show(0);
+  chat.world.run();
+  CHECK(chat.session().pending.pictures.size() == 1);
+  CHECK(chat.session().sequence.tokens() == 0);
+}
+
+TEST_CASE("a message that another call drops, and a session that ends, leave no pages held") {
+  Chat chat(64, 4);
+  const std::size_t seen = chat.show_all();
+  chat.step(3);
+  CHECK(chat.rows > seen);
+  SECTION("another call") {
+    const FakeActivation& asked = chat.ask("Hello there", "a", 2);
+    chat.world.run();
+    Chat fresh;
+    const FakeActivation& same = fresh.ask("Hello there");
+    fresh.world.run();
+    CHECK(said(asked) == said(same));
+    chat.world.sessions->end_session("a");
+  }
+  SECTION("its end, amid it and behind it") {
+    if (GENERATE(false, true)) chat.world.run();
+    chat.world.sessions->end_session("a");
+    chat.world.run();
+  }
+  CHECK(chat.world.pool().pages_free() == chat.world.pool().pages());
+}
+
+TEST_CASE("whenever the pieces of several sessions come, with few pages, they are answered alike") {
+  const auto [answer, then, rows] = whole();
+  for (std::uint64_t seed = 0; seed < 30; ++seed) {
+    SplitMix64 random(seed);
+    const auto below = [&](std::uint64_t most) { return static_cast<int>(random.next() % most); };
+    // One answer at a time, two, or all of them.
+    Chat chat(std::int64_t{16} << below(3), 4 << below(4));
+    const std::vector<std::string> names{"a", "b", "c"};
+    std::vector<int> shown(names.size(), 0);
+    std::vector<const FakeActivation*> asked(names.size()), later(names.size());
+    for (std::size_t left = names.size() * (pictures + 2); left > 0;) {
+      const std::size_t who = static_cast<std::size_t>(below(names.size()));
+      if (shown[who] == pictures + 2) continue;
+      --left;
+      if (shown[who] < pictures)
+        chat.show(shown[who], names[who]);
+      else if (shown[who] == pictures)
+        asked[who] = &chat.ask(question, names[who]);
+      else
+        later[who] = &chat.ask(next, names[who], 2);
+      ++shown[who];
+      chat.step(below(3) == 0 ? below(20) : 0);
+    }
+    chat.world.run();
+    INFO("seed " << seed);
+    for (std::size_t who = 0; who < names.size(); ++who) {
+      CHECK(said(*asked[who]) == answer);
+      CHECK(said(*later[who]) == then);
+    }
+    for (const std::string& name : names) chat.world.sessions->end_session(name);
+    CHECK(chat.world.pool().pages_free() == chat.world.pool().pages());
+  }
+}
+
+}  // namespace reading_ahead

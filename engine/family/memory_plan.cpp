@@ -1,8 +1,8 @@
 #include "engine/family/memory_plan.h"
 
-#include <unistd.h>
-
 #include <cstdio>
+
+#include "base/own_cgroup.h"
 
 namespace sluice {
 
@@ -45,14 +45,13 @@ double kv_bytes(const DecoderShape& shape, Dtype dtype) {
                              size_of(dtype));
 }
 
-double machine_bytes() {
-  return static_cast<double>(::sysconf(_SC_PHYS_PAGES)) *
-         static_cast<double>(::sysconf(_SC_PAGESIZE));
-}
+double machine_bytes() { return static_cast<double>(memory_here().bytes); }
 
 std::string MemoryPlan::text() const {
   return (weights == 0 ? "" : "weights " + megabytes(weights) + ", ") + "KV " + megabytes(kv) +
-         " for " + std::to_string(kv_tokens) + " tokens; the machine has " + megabytes(machine);
+         " for " + std::to_string(kv_tokens) + " tokens; " +
+         (memory_here().is_limited ? "the limit of its cgroup is " : "the machine has ") +
+         megabytes(machine);
 }
 
 Result<void> MemoryPlan::check() const {

@@ -29,22 +29,8 @@ using std::chrono::steady_clock;
 constexpr int names_max = 64;          // tried for one folder
 constexpr milliseconds to_sweep{500};  // for what one program has left
 constexpr milliseconds between_tries{5};
-constexpr std::size_t text_max = 1U << 20U;  // of a file, where mountinfo is the longest
 
 /// Empty: it is not there, or cannot be read. The kernel's files have no size.
-std::string text_in(const std::string& path) {
-  const OwnedFile file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  std::string text;
-  std::array<char, 4096> part{};
-  while (file.get() >= 0 && text.size() < text_max) {
-    const ssize_t came = ::read(file.get(), part.data(), part.size());
-    if (came < 0 && errno == EINTR) continue;
-    if (came <= 0) break;
-    text.append(part.data(), static_cast<std::size_t>(came));
-  }
-  return text;
-}
-
 /// The kernel's files are there or not: none is made.
 Result<void> write_in(const std::string& path, const std::string& text) {
   const OwnedFile file(::open(path.c_str(), O_WRONLY | O_TRUNC | O_CLOEXEC));
@@ -64,17 +50,17 @@ OwnCgroup look_at(CgroupVersion version, const std::string& folder) {
   own.folder = folder;
   own.writable = may_write(folder, W_OK | X_OK);
   if (version == CgroupVersion::v1) {
-    own.use_hierarchy = text_in(folder + "/memory.use_hierarchy");
+    own.use_hierarchy = kernel_text(folder + "/memory.use_hierarchy");
     return own;
   }
   own.moves = may_write(folder + "/cgroup.procs") && may_write(folder + "/cgroup.subtree_control");
-  own.type = text_in(folder + "/cgroup.type");
-  own.controllers = text_in(folder + "/cgroup.controllers");
-  own.subtree_control = text_in(folder + "/cgroup.subtree_control");
-  own.processes = text_in(folder + "/cgroup.procs");
+  own.type = kernel_text(folder + "/cgroup.type");
+  own.controllers = kernel_text(folder + "/cgroup.controllers");
+  own.subtree_control = kernel_text(folder + "/cgroup.subtree_control");
+  own.processes = kernel_text(folder + "/cgroup.procs");
   const std::string above = folder.substr(0, folder.find_last_of('/'));
   own.parent_writable = may_write(above, W_OK | X_OK) && may_write(above + "/cgroup.procs");
-  own.parent_subtree_control = text_in(above + "/cgroup.subtree_control");
+  own.parent_subtree_control = kernel_text(above + "/cgroup.subtree_control");
   return own;
 }
 
@@ -106,12 +92,12 @@ std::optional<OwnedFile> lock(const std::string& folder) {
 void end_all(const std::string& folder, milliseconds most) {
   const std::string list = folder + "/cgroup.procs";
   std::vector<std::pair<pid_t, OwnedFile>> handles;
-  for (const pid_t process : processes_in(text_in(list)))
+  for (const pid_t process : processes_in(kernel_text(list)))
     if (process > 0)
       handles.emplace_back(process,
                            OwnedFile(static_cast<int>(::syscall(SYS_pidfd_open, process, 0))));
   // A number that was given to another process since is not in the list any more.
-  const std::vector<pid_t> still = processes_in(text_in(list));
+  const std::vector<pid_t> still = processes_in(kernel_text(list));
   std::vector<pollfd> events;
   for (const auto& [process, handle] : handles)
     if (handle.get() >= 0 && process != ::getpid() &&
@@ -130,12 +116,13 @@ void end_all(const std::string& folder, milliseconds most) {
 Cgroup::~Cgroup() { remove(milliseconds(0)); }
 
 CgroupCounts Cgroup::counts() const {
-  if (version_ == CgroupVersion::v2) return counts_v2(text_in(folder_ + "/memory.events"));
-  return counts_v1(text_in(folder_ + "/memory.oom_control"), text_in(folder_ + "/memory.failcnt"));
+  if (version_ == CgroupVersion::v2) return counts_v2(kernel_text(folder_ + "/memory.events"));
+  return counts_v1(kernel_text(folder_ + "/memory.oom_control"),
+                   kernel_text(folder_ + "/memory.failcnt"));
 }
 
 std::uint64_t Cgroup::peak() const {
-  const std::string text = text_in(
+  const std::string text = kernel_text(
       folder_ + (version_ == CgroupVersion::v2 ? "/memory.peak" : "/memory.max_usage_in_bytes"));
   std::uint64_t bytes = 0;
   std::from_chars(text.data(), text.data() + text.size(), bytes);
@@ -172,7 +159,7 @@ Result<std::shared_ptr<Cgroups>> Cgroups::open(CgroupSystem system) {
 
 Result<std::shared_ptr<Cgroups>> Cgroups::open(CgroupVersion version, const CgroupSystem& system) {
   const Result<std::string> folder =
-      own_cgroup(version, text_in(system.cgroups), text_in(system.mounts));
+      own_cgroup(version, kernel_text(system.cgroups), kernel_text(system.mounts));
   if (!folder.ok()) return folder.error();
   const Result<CgroupWay> way = cgroup_way(version, look_at(version, *folder), ::getpid());
   if (!way.ok()) return way.error();
@@ -188,7 +175,7 @@ Result<std::shared_ptr<Cgroups>> Cgroups::open(CgroupVersion version, const Cgro
 Cgroups::~Cgroups() {
   if (own_ == nullptr) return;
   // Others that were started from here may have cgroups beside it.
-  const std::vector<pid_t> processes = processes_in(text_in(own_->folder_ + "/cgroup.procs"));
+  const std::vector<pid_t> processes = processes_in(kernel_text(own_->folder_ + "/cgroup.procs"));
   const bool alone =
       std::ranges::all_of(processes, [](pid_t process) { return process == ::getpid(); });
   if (alone && write_in(base_ + "/cgroup.subtree_control", "-memory").ok())

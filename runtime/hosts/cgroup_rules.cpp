@@ -4,7 +4,8 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
+
+#include "base/words.h"
 
 namespace sluice::hosts {
 
@@ -12,29 +13,6 @@ namespace {
 
 constexpr std::string_view host_prefix = "sluice-host-";
 constexpr std::string_view program_prefix = "sluice-program-";
-
-std::vector<std::string_view> split(std::string_view text, std::string_view at) {
-  std::vector<std::string_view> parts;
-  while (!text.empty()) {
-    const std::size_t end = std::min(text.find_first_of(at), text.size());
-    if (end > 0) parts.push_back(text.substr(0, end));
-    text.remove_prefix(std::min(end + 1, text.size()));
-  }
-  return parts;
-}
-
-bool has_word(std::string_view text, std::string_view word, std::string_view at = " \n") {
-  const auto words = split(text, at);
-  return std::ranges::find(words, word) != words.end();
-}
-
-template <typename N>
-std::optional<N> whole_number(std::string_view text) {
-  N number = 0;
-  const auto [end, wrong] = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (wrong != std::errc() || end != text.data() + text.size()) return {};
-  return number;
-}
 
 /// Behind `key` in lines of "key number".
 std::optional<std::uint64_t> counter(std::string_view lines, std::string_view key) {
@@ -44,95 +22,10 @@ std::optional<std::uint64_t> counter(std::string_view lines, std::string_view ke
   return {};
 }
 
-std::string_view version_text(CgroupVersion version) {
-  return version == CgroupVersion::v1 ? "cgroup v1" : "cgroup v2";
-}
-
-Error none(CgroupVersion version, const std::string& why) {
-  return {ErrorCode::not_found, std::string(version_text(version)) + ": " + why};
-}
 Error refused(CgroupVersion version, const std::string& why) {
-  return {ErrorCode::unavailable, std::string(version_text(version)) + ": " + why};
+  return {ErrorCode::unavailable,
+          (version == CgroupVersion::v1 ? "cgroup v1: " : "cgroup v2: ") + why};
 }
-
-/// The path of the process in the hierarchy: "9:memory:/a/b" is a line of v1, "0::/a/b" that of v2.
-std::optional<std::string> path_in(CgroupVersion version, std::string_view cgroups) {
-  for (const std::string_view line : split(cgroups, "\n")) {
-    const std::size_t first = line.find(':');
-    if (first == line.npos) continue;
-    const std::size_t second = line.find(':', first + 1);
-    if (second == line.npos) continue;
-    const std::string_view controllers = line.substr(first + 1, second - first - 1);
-    const bool is_it = version == CgroupVersion::v1
-                           ? has_word(controllers, "memory", ",")
-                           : line.substr(0, first) == "0" && controllers.empty();
-    if (is_it) return std::string(line.substr(second + 1));
-  }
-  return {};
-}
-
-/// A path of mountinfo, in which blanks and the like stand as "\040".
-std::string unescaped(std::string_view text) {
-  std::string plain;
-  for (std::size_t i = 0; i < text.size(); ++i) {
-    unsigned byte = 0;
-    const char* const digits = text.data() + i + 1;
-    if (text[i] == '\\' && i + 3 < text.size() &&
-        std::from_chars(digits, digits + 3, byte, 8).ptr == digits + 3) {
-      plain += static_cast<char>(byte);
-      i += 3;
-    } else {
-      plain += text[i];
-    }
-  }
-  return plain;
-}
-
-struct Mount {
-  std::string root;  // of the hierarchy, which is seen at `point`
-  std::string point;
-};
-
-/// "35 31 0:32 ROOT POINT OPTIONS [more] - TYPE SOURCE SUPER_OPTIONS"
-std::vector<Mount> mounts_of(CgroupVersion version, std::string_view mounts) {
-  std::vector<Mount> found;
-  for (const std::string_view line : split(mounts, "\n")) {
-    const auto words = split(line, " ");
-    const auto dash = std::ranges::find(words, std::string_view("-"));
-    if (dash - words.begin() < 6 || words.end() - dash < 4) continue;
-    const bool is_it = version == CgroupVersion::v1
-                           ? dash[1] == "cgroup" && has_word(dash[3], "memory", ",")
-                           : dash[1] == "cgroup2";
-    if (is_it) found.push_back({unescaped(words[3]), unescaped(words[4])});
-  }
-  return found;
-}
-
-/// `path` as it goes on below `root`: "" or "/a/b". Nothing: it is not below.
-std::optional<std::string> below(const std::string& root, const std::string& path) {
-  if (path.starts_with("/..")) return {};
-  if (root == "/") return path == "/" ? "" : path;
-  if (path == root) return "";
-  if (path.starts_with(root + "/")) return path.substr(root.size());
-  return {};
-}
-
-}  // namespace
-
-Result<std::string> own_cgroup(CgroupVersion version, std::string_view cgroups,
-                               std::string_view mounts) {
-  const auto path = path_in(version, cgroups);
-  if (!path) return none(version, "the kernel has no memory controller there");
-  const std::vector<Mount> found = mounts_of(version, mounts);
-  if (found.empty()) return none(version, "is not mounted");
-  // The newest mount at a place hides those before it.
-  for (auto mount = found.rbegin(); mount != found.rend(); ++mount)
-    if (const auto rest = below(mount->root, *path)) return mount->point + *rest;
-  return none(version, "the cgroup of this process, " + *path + ", is not in what is mounted at " +
-                           found.back().point);
-}
-
-namespace {
 
 std::string base_name(const std::string& folder) {
   return folder.substr(folder.find_last_of('/') + 1);

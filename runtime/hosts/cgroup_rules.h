@@ -14,17 +14,13 @@
 #include <string_view>
 #include <vector>
 
+#include "base/own_cgroup.h"
 #include "base/result.h"
 
 namespace sluice::hosts {
 
-enum class CgroupVersion { v1, v2 };
-
-/// The folder in which the memory controller of that version shows this process' cgroup.
-/// `cgroups`, `mounts`: the texts of /proc/self/cgroup and /proc/self/mountinfo. Errors: not_found,
-/// with the reason.
-Result<std::string> own_cgroup(CgroupVersion version, std::string_view cgroups,
-                               std::string_view mounts);
+using sluice::CgroupVersion;
+using sluice::own_cgroup;
 
 /// What the files of a process' own cgroup say; empty where one is not there.
 struct OwnCgroup {

@@ -4,6 +4,9 @@
 #include <signal.h>
 
 #include <catch2/catch.hpp>
+#include <map>
+#include <optional>
+#include <string>
 
 using namespace sluice;
 using hosts::CgroupCounts;
@@ -61,6 +64,34 @@ std::string written(CgroupVersion version) {
 }
 
 }  // namespace
+
+TEST_CASE(
+    "a process may have as much memory as the least limit of its cgroup and those around it") {
+  std::map<std::string, std::string> files{{"/proc/self/cgroup", both},
+                                           {"/proc/self/mountinfo", mounts}};
+  const auto limit = [&files] {
+    return memory_limit([&files](const std::string& path) {
+      const auto it = files.find(path);
+      return it != files.end() ? it->second : std::string();
+    });
+  };
+  CHECK(limit() == std::nullopt);
+  files["/sys/fs/cgroup/unified/jobs/memory.max"] = "max\n";
+  CHECK(limit() == std::nullopt);
+  files["/sys/fs/cgroup/mem ory/jobs/a b/memory.limit_in_bytes"] = "9223372036854771712\n";
+  CHECK(limit() == 9223372036854771712U);
+  files["/sys/fs/cgroup/unified/memory.max"] = "3000000\n";  // of a container, seen from within
+  CHECK(limit() == 3000000);
+  files["/sys/fs/cgroup/mem ory/jobs/memory.limit_in_bytes"] = "2000000\n";
+  CHECK(limit() == 2000000);
+  files["/sys/fs/cgroup/unified/jobs/memory.max"] = "1000000\n";
+  CHECK(limit() == 1000000);
+  files["/sys/fs/cgroup/unified/jobs/memory.max"] = "nonsense -1 0x10";
+  CHECK(limit() == 2000000);
+  files.erase("/proc/self/mountinfo");
+  CHECK(limit() == std::nullopt);
+  CHECK(memory_here().bytes > 0);
+}
 
 TEST_CASE("the folder of a process' own cgroup is found through what is mounted") {
   CHECK(own(CgroupVersion::v1, both, mounts) == "/sys/fs/cgroup/mem ory/jobs/a b");

@@ -3,11 +3,11 @@
 
     python3 bench/pictures_ahead.py SLUICE [--before SLUICE] [--pictures 4] [--side 280] [--rounds 7]
 
-The workflow is vlm_split with two hosts, the encoder in one, the language model in the other, over a checkpoint made here: a
+The workflow is vlm_split in one process, or the encoder in one host and the language model in another, over a checkpoint made here: a
 Qwen2.5-VL with random weights (8 layers of 512, a tower of 4 layers of 384: about as
 much work for a row in both, as in the one of 3B), so only the time means something. The pictures are
 new in each call. `--before`: another build to take turns with, such as one that computes nothing before all pictures are
-here. First both processes have all cores, then one core each, as on two computers. Shown are medians in milliseconds, and
+here. Two hosts first have all cores, then one core each, as on two computers. Shown are medians in milliseconds, and
 the two parts that can overlap, measured alone: seeing the pictures, and reading their rows. Whoever waits sleeps.
 """
 from __future__ import annotations
@@ -105,18 +105,17 @@ def picture(side: int, number: int) -> str:
 
 
 class Program:
-    """`sluice run` that is asked call by call, its two hosts on these cores."""
+    """`sluice run` that is asked call by call."""
 
-    def __init__(self, sluice: str, folder: str, name: str, cores):
-        home = f"{folder}/{name}"
+    def __init__(self, sluice: str, home: str, model: str, hosts: str, cores):
         os.mkdir(home)
         with open(f"{ROOT}/workflows/vlm_split.yaml", encoding="utf-8") as file:
-            flow = file.read().replace("tests/golden/conversation_qwen", f"{folder}/model").replace("replicas: 2, ", "")
+            flow = file.read().replace("tests/golden/conversation_qwen", model).replace("replicas: 2, ", "")
         with open(f"{home}/flow.yaml", "w", encoding="utf-8") as file:
             file.write(flow.replace("pages: 256", "pages: 2048"))
         with open(f"{home}/cluster.yaml", "w", encoding="utf-8") as file:
             file.write("cluster: 1\nworkflows: [ flow.yaml ]\nmachines:\n  one:\n    home: true\n"
-                       "    roles: [ parser, eyes, llm ]\n    hosts: { sees: [ eyes ], says: [ llm ] }\n")
+                       f"    roles: [ parser, eyes, llm ]\n    {hosts}\n")
         self.program = subprocess.Popen([sluice, "run", "--cluster", f"{home}/cluster.yaml", "--calls", "-", "--concurrency", "1"],
                                         stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
         self.calls = 0
@@ -169,8 +168,11 @@ def main():
         builds["before"] = os.path.abspath(options.before)
     with tempfile.TemporaryDirectory() as folder:
         make_model(f"{folder}/model", options.side)
-        for cores, where in ((None, "all cores"), (sorted(os.sched_getaffinity(0))[:2], "a core each")):
-            running = {name: Program(sluice, folder, f"{name}{len(where)}", cores) for name, sluice in builds.items()}
+        two = "hosts: { sees: [ eyes ], says: [ llm ] }"
+        for where, hosts, cores in (("one process", "", None), ("two hosts", two, None),
+                                    ("two hosts, a core each", two, sorted(os.sched_getaffinity(0))[:2])):
+            running = {name: Program(sluice, f"{folder}/{where} {name}", f"{folder}/model", hosts, cores)
+                       for name, sluice in builds.items()}
             took = {name: [] for name in builds}
             for number in range(options.rounds):
                 shown = [picture(options.side, 1000 * number + one) for one in range(options.pictures)]

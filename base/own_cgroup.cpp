@@ -127,6 +127,7 @@ std::optional<std::uint64_t> memory_limit(
     if (!own.ok()) continue;
     // Above where it is mounted there is no such file; "max" is no number.
     for (std::string folder = *own; !folder.empty(); folder.resize(folder.find_last_of('/'))) {
+      if (folder.substr(folder.find_last_of('/') + 1).starts_with(host_cgroup_prefix)) continue;
       const std::string text = text_of(folder + file);
       for (const std::string_view word : split(text, " \n"))
         if (const auto bytes = whole_number<std::uint64_t>(word))

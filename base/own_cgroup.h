@@ -26,8 +26,12 @@ Result<std::string> own_cgroup(CgroupVersion version, std::string_view cgroups,
 /// What stands in a file of the kernel's, which says nothing of its size. Empty: it cannot be read.
 std::string kernel_text(const std::string& path);
 
-/// The least limit of that cgroup and those that it is in, as far as they are seen. None: there is
-/// none. `text_of`: as `kernel_text`.
+/// What the cgroup of a role host of ours is named like. Its limit is of what the host touches.
+inline constexpr std::string_view host_cgroup_prefix = "sluice-host-";
+
+/// The least limit of that cgroup and those that it is in, as far as they are seen, but of those of
+/// role hosts: what these map may be more, and is another process's in part. None: there is none.
+/// `text_of`: as `kernel_text`.
 std::optional<std::uint64_t> memory_limit(
     const std::function<std::string(const std::string&)>& text_of);
 

@@ -8,7 +8,7 @@ Qwen2.5-VL with random weights (8 layers of 512, a tower of 4 layers of 384: abo
 much work for a row in both, as in the one of 3B), so only the time means something. The pictures are
 new in each call. `--before`: another build to take turns with, such as one that computes nothing before all pictures are
 here. Two hosts first have all cores, then one core each, as on two computers. Shown are medians in milliseconds, and
-the two parts that can overlap, measured alone: seeing the pictures, and reading their rows. Whoever waits sleeps.
+what so many calls with one picture each would take. Whoever waits sleeps.
 """
 from __future__ import annotations
 
@@ -178,7 +178,7 @@ def main():
                 shown = [picture(options.side, 1000 * number + one) for one in range(options.pictures)]
                 for name, program in running.items():
                     took[name].append(program.ask(shown, "What is on the table?"))
-            alone = statistics.median(running["now"].ask([picture(options.side, 7000 + n)], "What is on the table?")
+            alone = statistics.median(running["now"].ask([picture(options.side, 1_000_000 + n)], "What is on the table?")
                                       for n in range(options.rounds))
             for program in running.values():
                 program.end()

@@ -1,6 +1,7 @@
 #include "roles/chat_ahead.h"
 
 #include <algorithm>
+#include <exception>
 #include <optional>
 #include <utility>
 
@@ -45,12 +46,8 @@ class WithPending {
 
 }  // namespace
 
-void ReadsAhead::piece_came(const ChatSession& session) {
-  const auto same = [&](const Read& read) { return read.id == session.id; };
-  if (const auto it = std::ranges::find_if(reads_, same); it != reads_.end())
-    it->has_more = true;
-  else
-    reads_.push_back({session.name, session.id});
+void ReadsAhead::piece_came(const ChatSession& session, Activation& piece) {
+  reads_.push_back({&piece, session.name, session.id});
 }
 
 ChatSession* ReadsAhead::session_of(const Read& read) {
@@ -58,29 +55,49 @@ ChatSession* ReadsAhead::session_of(const Read& read) {
   return found != nullptr && found->id == read.id ? found : nullptr;
 }
 
-void ReadsAhead::begin(const std::deque<Piece>& waiting, SharedEngine::Turn& mine) {
+void ReadsAhead::begin(const std::deque<Piece>& waiting, SharedEngine::Turn& mine,
+                       std::vector<StepOutcome>& ended) {
   for (Read& read : reads_) {
-    if (read.task != nullptr || !std::exchange(read.has_more, false)) continue;
+    if (read.task != nullptr) continue;
     const bool is_encoding = std::ranges::any_of(waiting, [&](const Piece& piece) {
       return piece.activation->session() == read.session && !piece.is_ready();
     });
-    if (!is_encoding && mine.engine().planner().waiting() == 0) begin(read, mine);
+    try {
+      if (!is_encoding && !read.piece->cancelled()) begin(read, mine);
+    } catch (const std::exception&) {
+      // Where memory runs out the answer computes all.
+    }
+    if (read.task == nullptr) ended.push_back({std::exchange(read.piece, nullptr), {}});
   }
-  std::erase_if(reads_, [](const Read& read) { return read.task == nullptr; });
+  std::erase_if(reads_, [](const Read& read) { return read.piece == nullptr; });
+}
+
+/// Whether so much of it is that the rest is better left to the answer.
+bool ReadsAhead::is_there(const ChatSession& session, const RowsOrigin& origin,
+                          const std::vector<std::int32_t>& prompt) {
+  const std::size_t least = std::max(rows_least, prompt.size() / part_least);
+  const std::size_t said = std::min(session.tokens.size(), session.sequence.tokens());
+  std::size_t found =
+      rows_in_common(session.origin, std::span(session.tokens).first(said), origin, prompt);
+  if (found + least <= prompt.size() && share_prefixes_)
+    found = std::max(found, sessions_.pages().open(origin, prompt).tokens());
+  return found + least > prompt.size();
 }
 
 void ReadsAhead::begin(Read& read, SharedEngine::Turn& mine) {
   ChatSession* const session = session_of(read);
   const ChatModel& model = engine_.model;
-  // Where the message goes behind an earlier turn its last piece cuts off what follows.
+  // Where the message goes behind an earlier turn its last piece cuts off what follows; of other
+  // processes' pages a session keeps none, so what nobody shares would be lost.
   if (session == nullptr || session->answering || session->asks || session->step >= 0 ||
+      (sessions_.is_among_processes() && !share_prefixes_) ||
       model.model().architecture().image_token == patches_token)
     return;
   std::optional<Generation> made;
   {
     WithPending said(*session);
     read.prompt = said.beginning(model);
-    if (read.prompt.size() < rows_least) return;
+    if (is_there(*session, model.origin_of(session->messages), read.prompt)) return;
     GenerationOptions options;
     options.tokens_max = 0;
     options.share_prefix = share_prefixes_;
@@ -89,49 +106,57 @@ void ReadsAhead::begin(Read& read, SharedEngine::Turn& mine) {
     if (!begun.ok() || begun->mask != Mask::causal) return;
     made = std::move(begun).value();
   }
-  if (share_prefixes_) {
-    const std::size_t found = sessions_.pages().open(made->origin, made->history).tokens();
-    if (found + rows_least > read.prompt.size()) return;
-  }
-  sessions_.go_on_behind(*session, *made, mine.engine().planner());
+  if (!sessions_.go_on_if_free(*session, *made, mine.engine().planner())) return;
   read.had = made->sequence.tokens();
-  read.task = std::make_unique<GenerationTask>(*std::move(made), &model.tokenizer());
-  if (read.prompt.size() - read.had < rows_least) return end(read, mine);
-  read.number = mine.add(*read.task);
+  auto task = std::make_unique<GenerationTask>(*std::move(made), &model.tokenizer());
+  read.number = mine.add(*task);
+  read.task = std::move(task);
 }
 
 /// A failure is none of the session: its answer finds the same, and says so.
 void ReadsAhead::end(Read& read, SharedEngine::Turn& mine) {
+  if (read.task == nullptr) return;
   Generation done = read.task->release();
-  if (read.number != 0) mine.engine().remove(std::exchange(read.number, 0));
+  mine.engine().remove(read.number);
   read.task = nullptr;
   ChatSession* const session = session_of(read);
   if (session == nullptr || session->answering) return;
   const std::size_t kept = std::max(read.had, done.tokens_kept);
-  session->ahead.computed += std::max(done.sequence.tokens(), kept) - kept;
-  session->ahead.brought += done.tokens_read_back;
+  session->ahead.add(kept, std::max(done.sequence.tokens(), kept) - kept, done.tokens_read_back);
   session->origin = std::move(done.origin);
   session->tokens = std::move(read.prompt);
   if (!sessions_.is_among_processes()) session->sequence = std::move(done.sequence);
 }
 
-void ReadsAhead::advance(SharedEngine::Turn& mine) {
-  for (Read& read : reads_)
-    if (read.task != nullptr && read.task->done()) end(read, mine);
-  std::erase_if(reads_, [](const Read& read) { return read.task == nullptr && !read.has_more; });
+void ReadsAhead::advance(SharedEngine::Turn& mine, std::vector<StepOutcome>& ended) {
+  for (Read& read : reads_) {
+    const bool is_cancelled = read.piece->cancelled();
+    const auto waiting = mine.engine().planner().who_waits();
+    const bool waits = std::ranges::find(waiting, read.number) != waiting.end();
+    const bool runs = read.task != nullptr && !read.task->done() && !waits;
+    if (runs && !is_cancelled && session_of(read) != nullptr) continue;
+    end(read, mine);
+    ended.push_back({std::exchange(read.piece, nullptr),
+                     is_cancelled
+                         ? Result<void>(Error{ErrorCode::cancelled, "the call was cancelled"})
+                         : Result<void>()});
+  }
+  std::erase_if(reads_, [](const Read& read) { return read.piece == nullptr; });
 }
 
-void ReadsAhead::stop(const ChatSession& session, SharedEngine::Turn& mine) {
+void ReadsAhead::stop(const ChatSession& session, SharedEngine::Turn& mine,
+                      std::vector<StepOutcome>& ended) {
   const auto it =
       std::ranges::find_if(reads_, [&](const Read& read) { return read.id == session.id; });
   if (it == reads_.end()) return;
-  if (it->task != nullptr) end(*it, mine);
+  end(*it, mine);
+  ended.push_back({it->piece, {}});
   reads_.erase(it);
 }
 
 void ReadsAhead::stop_all(SharedEngine::Turn& mine) {
   for (const Read& read : reads_)
-    if (read.number != 0) mine.engine().remove(read.number);
+    if (read.task != nullptr) mine.engine().remove(read.number);
   reads_.clear();
 }
 

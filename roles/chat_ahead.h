@@ -3,9 +3,10 @@
 // A message comes in pieces, and a picture in it when its encoder has seen it. What stands before
 // the pieces that are to come (the history where its pages are gone, what the template says, the
 // pictures that are here) decides rows already, so these are computed meanwhile, and the answer
-// begins behind them. Its rows and its text are those of a message that came whole.
-// Thread: the role's, whose turn of the engine it is.
-// Source: omni-flow, section 5.1 (segments that are computed as soon as their frames arrive).
+// begins behind them. It is the answer of a message that comes whole, by the rounding of sums.
+// A message's first piece, and one that shows pictures, ends when this does, or when its session's
+// next piece is taken. Thread: the role's, whose turn of the engine it is. Source: omni-flow,
+// section 5.1 (segments that are computed as soon as their frames arrive).
 #pragma once
 
 #include <cstdint>
@@ -22,8 +23,9 @@ namespace sluice::chat {
 
 class ReadsAhead {
  public:
-  /// Fewer are left to the answer: a forward for them alone costs what it spares.
-  static constexpr std::size_t rows_least = 64;
+  /// Fewer are left to the answer: a forward for them alone costs what it spares. So is less than
+  /// this part of the prompt, whose rows are all laid out for it.
+  static constexpr std::size_t rows_least = 64, part_least = 32;
 
   ReadsAhead(ChatEngine& engine, ChatSessions& sessions, std::string role, bool share_prefixes)
       : engine_(engine),
@@ -31,33 +33,37 @@ class ReadsAhead {
         role_(std::move(role)),
         share_prefixes_(share_prefixes) {}
 
-  /// Nothing is under way.
+  /// No piece is held here.
   bool is_idle() const { return reads_.empty(); }
-  /// A piece of the session's message was taken, and others are to come.
-  void piece_came(const ChatSession& session);
+  /// A piece of the session's message was taken, its first or one with pictures, and others are to
+  /// come.
+  void piece_came(const ChatSession& session, Activation& piece);
   /// Behind all pieces that could be taken. What waits for a picture that this engine encodes is
-  /// left alone, and so is who waits for pages: neither would be sooner.
-  void begin(const std::deque<Piece>& waiting, SharedEngine::Turn& mine);
-  /// Those that have ended: what was computed is the session's.
-  void advance(SharedEngine::Turn& mine);
-  /// The message is whole: what has been computed of it until now is the session's.
-  void stop(const ChatSession& session, SharedEngine::Turn& mine);
+  /// left alone, and so is what finds too few free pages: neither would be sooner.
+  void begin(const std::deque<Piece>& waiting, SharedEngine::Turn& mine,
+             std::vector<StepOutcome>& ended);
+  /// Those that are done, cancelled, or would wait for pages.
+  void advance(SharedEngine::Turn& mine, std::vector<StepOutcome>& ended);
+  /// The session's next piece is taken: what has been computed until now is the session's.
+  void stop(const ChatSession& session, SharedEngine::Turn& mine, std::vector<StepOutcome>& ended);
   void stop_all(SharedEngine::Turn& mine);
 
  private:
   struct Read {
+    Activation* piece = nullptr;
     std::string session;
     std::uint64_t id = 0;  // of that session
-    bool has_more = true;  // pieces that `task` does not know of
     std::vector<std::int32_t> prompt = {};
     std::size_t had = 0;                             // of these, in the session's pages
-    std::unique_ptr<GenerationTask> task = nullptr;  // under way
+    std::unique_ptr<GenerationTask> task = nullptr;  // in the engine; null: it has not begun
     TaskId number = 0;
   };
 
   ChatSession* session_of(const Read& read);
   void begin(Read& read, SharedEngine::Turn& mine);
   void end(Read& read, SharedEngine::Turn& mine);
+  bool is_there(const ChatSession& session, const RowsOrigin& origin,
+                const std::vector<std::int32_t>& prompt);
 
   ChatEngine& engine_;
   ChatSessions& sessions_;

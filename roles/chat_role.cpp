@@ -105,9 +105,10 @@ void ChatRole::take(Piece& piece, SharedEngine::Turn& mine, std::vector<StepOutc
   if (session.failed_call == activation.call())
     return ended.push_back(
         {&activation, Error{ErrorCode::cancelled, "an earlier piece of this turn failed"}});
+  ahead_.stop(session, mine, ended);
   // What another call began to say and did not end was not said.
-  if (session.call != activation.call()) session.drop_pending();
-  session.call = activation.call();
+  const bool is_first = std::exchange(session.call, activation.call()) != activation.call();
+  if (is_first) session.drop_pending();
   for (Look& look : piece.looks) session.pending.pictures.push_back(std::move(look.picture));
   for (const PayloadRef& text : activation.inputs("text")) {
     session.pending.text += text->text;
@@ -116,9 +117,9 @@ void ChatRole::take(Piece& piece, SharedEngine::Turn& mine, std::vector<StepOutc
     outcome = begin_or_leave(activation, session, *text, mine);
     if (outcome.ok()) return;  // ends when the answer does
   }
-  if (outcome.ok()) {
-    ahead_.piece_came(session);
-  } else {
+  if (outcome.ok() && (is_first || !piece.looks.empty()))
+    return ahead_.piece_came(session, activation);
+  if (!outcome.ok()) {
     session.drop_pending();
     session.failed_call = activation.call();
   }
@@ -128,7 +129,6 @@ void ChatRole::take(Piece& piece, SharedEngine::Turn& mine, std::vector<StepOutc
 Result<void> ChatRole::begin(Activation& activation, ChatSession& session, const Payload& text,
                              SharedEngine::Turn& mine) {
   const ChatModel& model = engine_.model;
-  ahead_.stop(session, mine);
   const ReadAhead ahead = session.ahead;
   if (Result<void> asked = session.ask(); !asked.ok()) return asked;
   Result<std::vector<std::int32_t>> prompt = model.tokens(session.messages);
@@ -544,11 +544,11 @@ void ChatRole::step(std::vector<StepOutcome>& ended) {
     take_encoded(waiting_, engine_.model, mine);
     encode_looks(waiting_, engine_.model, mine);
     take_all(mine, ended);
-    ahead_.begin(waiting_, mine);
+    ahead_.begin(waiting_, mine, ended);
     const bool ran = mine.forward();
     take_encoded(waiting_, engine_.model, mine);
     advance(mine, ended);
-    ahead_.advance(mine);
+    ahead_.advance(mine, ended);
     finish_telling(ended);
     if (ran || !ended.empty()) mine.was_used();
   }

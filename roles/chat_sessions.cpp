@@ -291,16 +291,19 @@ Result<void> ChatSessions::give(std::uint64_t number, Generation generation, Mod
   return {};
 }
 
+/// Besides what is still being read back, and what others wait for.
+bool ChatSessions::is_free(const Planner& planner, std::size_t more) {
+  const std::size_t awaited = more + (source() != nullptr ? source()->pages_awaited() : 0);
+  const std::size_t free = pages().pages_free();
+  return awaited <= free && planner.fits(static_cast<std::uint32_t>(free - awaited));
+}
+
 /// Before every forward, whoever runs it. Where there are fewer pages than are waited for, sessions
 /// that do not answer keep what they said, and find their pages again where nobody needed them.
 /// Waited for is also what is still being read back, and `more`. False: there is no room all the
 /// same.
 bool ChatSessions::make_room(const Planner& planner, std::size_t more) {
-  const std::size_t awaited = more + (source() != nullptr ? source()->pages_awaited() : 0);
-  const auto fits = [&] {
-    const std::size_t free = pages().pages_free();
-    return awaited <= free && planner.fits(static_cast<std::uint32_t>(free - awaited));
-  };
+  const auto fits = [&] { return is_free(planner, more); };
   if (fits()) return true;
   if (kept_.peers != nullptr && host_tier_ == nullptr) kept_.peers->drop_preload();
   for (auto& [name, session] : sessions_)
@@ -316,9 +319,9 @@ bool ChatSessions::make_room(const Planner& planner, std::size_t more) {
   return fits();
 }
 
-void ChatSessions::go_on_behind(ChatSession& session, Generation& generation,
-                                const Planner& planner) {
-  const ChatModel& model = engine_->model;
+/// Those that the generation goes on behind, and how many more pages it takes.
+std::pair<KvSequence, std::size_t> ChatSessions::said_before(ChatSession& session,
+                                                             const Generation& generation) {
   KvSequence said = std::exchange(session.sequence, {});
   const std::size_t same = rows_in_common(
       session.origin,
@@ -326,12 +329,30 @@ void ChatSessions::go_on_behind(ChatSession& session, Generation& generation,
       generation.origin, generation.history);
   pages().truncate(said, std::min(same, generation.history.size() - 1));
   const std::size_t answer = std::max<std::size_t>(generation.options.tokens_max, 1) - 1;
-  const std::size_t all =
-      std::min(generation.history.size() + answer, model.model().text().shape().positions_max);
+  const std::size_t all = std::min(generation.history.size() + answer,
+                                   engine_->model.model().text().shape().positions_max);
   const std::size_t more = pages().missing(said, all - said.tokens());
+  return {std::move(said), more};
+}
+
+void ChatSessions::go_on_behind(ChatSession& session, Generation& generation,
+                                const Planner& planner) {
+  auto [said, more] = said_before(session, generation);
   if (!make_room(planner, more)) pages().release(said);
-  (void)model.keep_prefix(pages(), std::move(said), session.origin, session.tokens, generation,
-                          false);
+  (void)engine_->model.keep_prefix(pages(), std::move(said), session.origin, session.tokens,
+                                   generation, false);
+}
+
+bool ChatSessions::go_on_if_free(ChatSession& session, Generation& generation,
+                                 const Planner& planner) {
+  auto [said, more] = said_before(session, generation);
+  if (!is_free(planner, more)) {
+    session.sequence = std::move(said);
+    return false;
+  }
+  (void)engine_->model.keep_prefix(pages(), std::move(said), session.origin, session.tokens,
+                                   generation, false);
+  return true;
 }
 
 void ChatSessions::hear_of(std::uint64_t number, ModelEngine& engine) {
@@ -481,7 +502,7 @@ std::string ChatSessions::take_folder_trouble() {
 void ChatSessions::count_prompt(std::size_t tokens, const Generation& done,
                                 const ReadAhead& ahead) {
   const std::size_t found = std::min(done.tokens_kept, tokens);
-  const std::size_t kept = found - std::min(ahead.computed, found);
+  const std::size_t kept = ahead.not_computed(found);
   prompts_.add(tokens, kept, std::min(done.tokens_read_back + ahead.brought, kept));
 }
 

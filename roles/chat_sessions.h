@@ -148,6 +148,9 @@ class ChatSessions final : public GlobalParam, public SessionKeeper {
   /// two that wait for each other's none could ever run. They are found again where nobody needed
   /// them.
   void go_on_behind(ChatSession& session, Generation& generation, const Planner& planner);
+  /// The same, where those pages are free without anybody's giving some up. Else false: the session
+  /// keeps its own.
+  bool go_on_if_free(ChatSession& session, Generation& generation, const Planner& planner);
   /// The session's answer waits to be gone on with. Returns its number.
   std::uint64_t hand_over(ChatSession& session, HandedAnswer answer);
   /// The caller goes on with its task, or removes it. None: it is not this session's, it was taken,
@@ -188,7 +191,10 @@ class ChatSessions final : public GlobalParam, public SessionKeeper {
   Result<Model> open_model(const std::string& directory, kernels::WeightFormat format) const;
   Result<std::unique_ptr<TextEngine>> text_of(const Model& model);
   Result<std::unique_ptr<TextEngine>> text_on_gpu(const Model& model);
+  bool is_free(const Planner& planner, std::size_t more);
   bool make_room(const Planner& planner, std::size_t more);
+  std::pair<KvSequence, std::size_t> said_before(ChatSession& session,
+                                                 const Generation& generation);
   void take_said(SaidAnswer said);
   void hear_processes(ModelEngine& engine);
   void drop_late(HandedAnswer& handed, ModelEngine& engine);

@@ -15,9 +15,20 @@
 
 namespace sluice {
 
-/// Of a prompt, what came to stand in its pages before its answer was asked for.
+/// Of a prompt, what came to stand in its pages before its answer was asked for. Units: tokens.
 struct ReadAhead {
-  std::size_t computed = 0, brought = 0;  // tokens; brought: from a disk, or another machine
+  std::size_t behind = 0;                 // so many that were there
+  std::size_t computed = 0, brought = 0;  // brought: from a disk, or another machine
+
+  void add(std::size_t there, std::size_t more, std::size_t from_elsewhere) {
+    if (computed == 0) behind = there;
+    computed += more;
+    brought += from_elsewhere;
+  }
+  /// Of so many that were found when the answer began, those that were not computed for it.
+  std::size_t not_computed(std::size_t found) const {
+    return found - std::min(found > behind ? found - behind : 0, computed);
+  }
 };
 
 /// Tokens of prompts that were computed, by where their keys and values came from.

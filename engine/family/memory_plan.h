@@ -1,7 +1,7 @@
 // What a model takes of the machine's memory, before anything is allocated.
 //
-// Bytes. `machine` is all the memory there is: a plan that does not fit it is refused, for an
-// allocation that fails later would end the program.
+// Bytes. `machine` is all the memory there is, or the limit of the cgroup that this process is in:
+// a plan that does not fit it is refused, for an allocation that fails later would end the program.
 #pragma once
 
 #include <cstddef>

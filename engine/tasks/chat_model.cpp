@@ -166,6 +166,16 @@ Result<Generation> ChatModel::begin_raw(const std::string& text, GenerationOptio
   return begin_with(tokenizer_.encode(text, true), {}, std::move(options));
 }
 
+RowsOrigin ChatModel::origin_of(std::span<const ChatMessage> messages) const {
+  RowsOrigin origin{.model = identity_, .picture_token = {}, .pictures = {}, .block = 0};
+  if (model_.architecture().image_token != -1)
+    origin.picture_token = model_.architecture().image_token;
+  for (const ChatMessage& message : messages)
+    for (const PictureInput& picture : message.pictures)
+      origin.pictures.push_back({picture.content, picture.features.size() / model_.text().width()});
+  return origin;
+}
+
 Result<Generation> ChatModel::begin_with(std::span<const std::int32_t> tokens,
                                          std::span<const ChatMessage> messages,
                                          GenerationOptions options) const {
@@ -176,14 +186,11 @@ Result<Generation> ChatModel::begin_with(std::span<const std::int32_t> tokens,
                             " tokens, the model reads " + std::to_string(most));
   std::vector<float> features;
   std::vector<Grid> grids;
-  RowsOrigin origin{.model = identity_, .picture_token = {}, .pictures = {}, .block = 0};
-  if (model_.architecture().image_token != -1)
-    origin.picture_token = model_.architecture().image_token;
+  RowsOrigin origin = origin_of(messages);
   for (const ChatMessage& message : messages)
     for (const PictureInput& picture : message.pictures) {
       features.insert(features.end(), picture.features.begin(), picture.features.end());
       grids.insert(grids.end(), picture.grids.begin(), picture.grids.end());
-      origin.pictures.push_back({picture.content, picture.features.size() / model_.text().width()});
     }
   std::span<const float> features_left = features;
   std::span<const Grid> grids_left = grids;

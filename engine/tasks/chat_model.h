@@ -57,6 +57,8 @@ class ChatModel {
   std::size_t encodings() const;
   /// The prompt's tokens, image tokens as many as features.
   Result<std::vector<std::int32_t>> tokens(std::span<const ChatMessage> messages) const;
+  /// What else than their tokens decides their rows, where these see only what is before them.
+  RowsOrigin origin_of(std::span<const ChatMessage> messages) const;
   /// An answer's beginning. End tokens are added to the options'.
   Result<Generation> begin(std::span<const ChatMessage> messages, GenerationOptions options) const;
   /// The text as it is, with what the tokenizer adds.

@@ -30,7 +30,6 @@ constexpr int names_max = 64;          // tried for one folder
 constexpr milliseconds to_sweep{500};  // for what one program has left
 constexpr milliseconds between_tries{5};
 
-/// Empty: it is not there, or cannot be read. The kernel's files have no size.
 /// The kernel's files are there or not: none is made.
 Result<void> write_in(const std::string& path, const std::string& text) {
   const OwnedFile file(::open(path.c_str(), O_WRONLY | O_TRUNC | O_CLOEXEC));

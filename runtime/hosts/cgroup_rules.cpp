@@ -11,7 +11,6 @@ namespace sluice::hosts {
 
 namespace {
 
-constexpr std::string_view host_prefix = "sluice-host-";
 constexpr std::string_view program_prefix = "sluice-program-";
 
 /// Behind `key` in lines of "key number".
@@ -77,7 +76,7 @@ std::vector<CgroupSetting> cgroup_settings(CgroupVersion version, std::uint64_t 
 }
 
 std::string text_of(const CgroupName& name) {
-  return std::string(name.kind == CgroupName::Kind::host ? host_prefix : program_prefix) +
+  return std::string(name.kind == CgroupName::Kind::host ? host_cgroup_prefix : program_prefix) +
          std::to_string(name.space) + "-" + std::to_string(name.process) + "-" +
          std::to_string(name.number);
 }
@@ -85,8 +84,8 @@ std::string text_of(const CgroupName& name) {
 std::optional<CgroupName> cgroup_name(std::string_view name) {
   CgroupName made;
   std::string_view rest = name;
-  if (name.starts_with(host_prefix)) {
-    rest.remove_prefix(host_prefix.size());
+  if (name.starts_with(host_cgroup_prefix)) {
+    rest.remove_prefix(host_cgroup_prefix.size());
   } else if (name.starts_with(program_prefix)) {
     rest.remove_prefix(program_prefix.size());
     made.kind = CgroupName::Kind::program;

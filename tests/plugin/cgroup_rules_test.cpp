@@ -88,6 +88,9 @@ TEST_CASE(
   CHECK(limit() == 1000000);
   files["/sys/fs/cgroup/unified/jobs/memory.max"] = "nonsense -1 0x10";
   CHECK(limit() == 2000000);
+  files["/proc/self/cgroup"] = "0::/jobs/sluice-host-1-2-3\n";
+  files["/sys/fs/cgroup/unified/jobs/sluice-host-1-2-3/memory.max"] = "1000\n";
+  CHECK(limit() == 3000000);  // of a role host its own is not asked
   files.erase("/proc/self/mountinfo");
   CHECK(limit() == std::nullopt);
   CHECK(memory_here().bytes > 0);

@@ -59,11 +59,16 @@ struct Chat {
     world.chat->admit(asked);
     return asked;
   }
-  /// All pictures of a message, which are seen. Returns the rows until now.
-  std::size_t show_all() {
+  /// All pictures of a message, until they are seen and the first rows behind them computed.
+  void show_all() {
     for (int n = 0; n < pictures; ++n) show(n);
     while (session().pending.pictures.size() < pictures) step(1);
-    return rows;
+    // The last one is held, and no other.
+    CHECK(world.ended.size() == pictures - 1);
+    CHECK(world.chat->busy());
+  }
+  void cancel_all() {
+    for (FakeActivation& one : pieces) one.is_cancelled = true;
   }
   void step(int times) {
     for (int i = 0; i < times && world.chat->busy(); ++i) world.chat->step(world.ended);
@@ -79,8 +84,8 @@ struct Whole {
 };
 
 /// Of a message that comes whole.
-Whole whole() {
-  Chat chat;
+Whole whole(std::int64_t step_tokens = 64) {
+  Chat chat(64, step_tokens);
   for (int n = 0; n < pictures; ++n) chat.show(n);
   const FakeActivation& asked = chat.ask(question);
   chat.world.run();
@@ -100,7 +105,7 @@ TEST_CASE("what stands before the pieces that are to come is computed meanwhile,
   const std::string answer = said(wanted);
   CHECK_FALSE(answer.empty());
 
-  Chat chat(64, 16);
+  Chat chat;
   for (int n = 0; n < pictures; ++n) {
     chat.show(n);
     chat.world.run();
@@ -119,12 +124,11 @@ TEST_CASE("what stands before the pieces that are to come is computed meanwhile,
 }
 
 TEST_CASE("a message that is whole amid that goes on with the rows that there are") {
-  const auto [answer, then, rows] = whole();
+  const auto [answer, then, rows] = whole(4);
   for (int steps = 1; steps < 24; ++steps) {
     Chat chat(64, 4);
-    const std::size_t seen = chat.show_all();
+    chat.show_all();
     chat.step(steps);
-    CHECK(chat.rows > seen);
     const FakeActivation& asked = chat.ask(question);
     chat.world.run();
     CHECK(said(asked) == answer);
@@ -134,6 +138,50 @@ TEST_CASE("a message that is whole amid that goes on with the rows that there ar
     chat.world.run();
     CHECK(said(later) == then);
   }
+}
+
+TEST_CASE("what was said before is computed anew with a message's first piece") {
+  Chat chat;
+  chat.show_all();
+  const FakeActivation& asked = chat.ask(question);
+  chat.world.run();
+  CHECK(said(asked) == whole().answer);
+  const std::size_t held = chat.session().sequence.tokens();
+  chat.world.pool().release(chat.session().sequence);
+  const bool is_cached = GENERATE(true, false);
+  if (!is_cached) {  // another session needs all pages
+    KvSequence all = chat.world.pool().open({}, {});
+    std::vector<CopyPage> none;
+    CHECK(chat.world.pool().reserve(all, 64 * 8, none).ok());
+    chat.world.pool().release(all);
+  }
+  FakeActivation& first = chat.pieces.emplace_back(piece("And", "a", false));
+  first.call_number = 2;
+  chat.world.chat->admit(first);
+  chat.world.run();
+  // What is found needs not be computed before the answer finds it.
+  const std::size_t ahead = chat.session().sequence.tokens();
+  CHECK((is_cached ? ahead == 0 : ahead >= held));
+  const FakeActivation& then = chat.ask(" then?", "a", 2);
+  chat.world.run();
+  CHECK(said(then) == whole().then);
+  CHECK((chat.report().memory > 0) == is_cached);
+}
+
+TEST_CASE("whoever finds too few free pages computes nothing ahead, and takes none from others") {
+  Chat chat(16);
+  const FakeActivation& other = chat.ask(question, "b");
+  chat.world.run();
+  const std::size_t kept = chat.session("b").sequence.tokens();
+  for (int n = 0; n < pictures; ++n) chat.show(n);
+  chat.world.run();
+  CHECK(chat.session().pending.pictures.size() == pictures);
+  CHECK(chat.session().sequence.tokens() == 0);
+  CHECK(chat.session("b").sequence.tokens() == kept);
+  CHECK_FALSE(said(other).empty());
+  const FakeActivation& asked = chat.ask(question);
+  chat.world.run();
+  CHECK(said(asked) == whole().answer);
 }
 
 TEST_CASE("few rows are left to the answer") {
@@ -146,9 +194,8 @@ TEST_CASE("few rows are left to the answer") {
 
 TEST_CASE("a message that another call drops, and a session that ends, leave no pages held") {
   Chat chat(64, 4);
-  const std::size_t seen = chat.show_all();
+  chat.show_all();
   chat.step(3);
-  CHECK(chat.rows > seen);
   SECTION("another call") {
     const FakeActivation& asked = chat.ask("Hello there", "a", 2);
     chat.world.run();
@@ -156,6 +203,13 @@ TEST_CASE("a message that another call drops, and a session that ends, leave no 
     const FakeActivation& same = fresh.ask("Hello there");
     fresh.world.run();
     CHECK(said(asked) == said(same));
+    chat.world.sessions->end_session("a");
+  }
+  SECTION("its call is cancelled") {
+    chat.cancel_all();
+    chat.world.run();
+    CHECK(chat.world.ended.back().result.error().code == ErrorCode::cancelled);
+    CHECK(chat.session().sequence.tokens() > 0);
     chat.world.sessions->end_session("a");
   }
   SECTION("its end, amid it and behind it") {
@@ -173,7 +227,10 @@ TEST_CASE("whenever the pieces of several sessions come, with few pages, they ar
     const auto below = [&](std::uint64_t most) { return static_cast<int>(random.next() % most); };
     // One answer at a time, two, or all of them.
     Chat chat(std::int64_t{16} << below(3), 4 << below(4));
-    const std::vector<std::string> names{"a", "b", "c"};
+    chat.show_all();  // of a call that is cancelled
+    chat.step(below(4));
+    chat.cancel_all();
+    const std::vector<std::string> names{"b", "c", "d"};
     std::vector<int> shown(names.size(), 0);
     std::vector<const FakeActivation*> asked(names.size()), later(names.size());
     for (std::size_t left = names.size() * (pictures + 2); left > 0;) {
@@ -195,7 +252,7 @@ TEST_CASE("whenever the pieces of several sessions come, with few pages, they ar
       CHECK(said(*asked[who]) == answer);
       CHECK(said(*later[who]) == then);
     }
-    for (const std::string& name : names) chat.world.sessions->end_session(name);
+    for (const char* name : {"a", "b", "c", "d"}) chat.world.sessions->end_session(name);
     CHECK(chat.world.pool().pages_free() == chat.world.pool().pages());
   }
 }

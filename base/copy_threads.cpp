@@ -1,6 +1,7 @@
 #include "base/copy_threads.h"
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "base/mapped_parts.h"
@@ -43,16 +44,18 @@ void CopyThreads::read(const std::shared_ptr<ReadEnds>& ends, const Ref<Buffer>&
                        std::vector<Read> reads) {
   std::size_t bytes = 0;
   for (const Read& one : reads) bytes += one.first.size;
+  const bool is_one = reads.size() == 1;
+  Work work{ends, from, std::move(reads)};
   std::unique_lock lock(mutex_);
   if (bytes <= here_most && work_.empty()) {
     lock.unlock();
-    std::vector<Work> work;
-    for (Read& one : reads) work.push_back({ends, from, std::move(one)});
-    return perform(std::move(work));
+    return perform(std::move(work), *landing_);
   }
-  for (Read& one : reads) work_.push_back({ends, from, std::move(one)});
+  if (work.reads.empty()) return;
+  untaken_ += work.reads.size();
+  work_.push_back(std::move(work));
   lock.unlock();
-  reads.size() == 1 ? came_.notify_one() : came_.notify_all();
+  is_one ? came_.notify_one() : came_.notify_all();
 }
 
 void CopyThreads::drop(const ReadEnds& ends) {
@@ -60,52 +63,55 @@ void CopyThreads::drop(const ReadEnds& ends) {
   const std::lock_guard lock(mutex_);
   std::erase_if(work_, [&](Work& one) {
     if (one.ends.get() != &ends) return false;
+    untaken_ -= one.reads.size() - one.next;
     dropped.push_back(std::move(one));
     return true;
   });
 }
 
 void CopyThreads::run() {
+  const auto landing = std::make_shared<Landing>();  // its own, so it waits for nobody
   std::unique_lock lock(mutex_);
   for (;;) {
     came_.wait(lock, [&] { return is_over_ || !work_.empty(); });
     if (is_over_) return;
-    std::vector<Work> some = take();
+    Work some = take();
     lock.unlock();
-    perform(std::move(some));
+    perform(std::move(some), *landing);
     lock.lock();
   }
 }
 
 /// The fewer there are the fewer at once, so all end with the last.
-std::vector<CopyThreads::Work> CopyThreads::take() {
-  const std::size_t most =
-      std::clamp<std::size_t>(work_.size() / (2 * threads_.size()), 1, at_once);
-  const ReadEnds* const ends = work_.front().ends.get();
-  std::vector<Work> some;
-  some.reserve(most);
-  while (some.size() < most && !work_.empty() && work_.front().ends.get() == ends) {
-    some.push_back(std::move(work_.front()));
-    work_.pop_front();
-  }
+CopyThreads::Work CopyThreads::take() {
+  Work& first = work_.front();
+  const std::size_t share = std::clamp<std::size_t>(untaken_ / (2 * threads_.size()), 1, at_once);
+  const std::size_t most = std::min(share, first.reads.size() - first.next);
+  Work some{first.ends, first.from, {}};
+  some.reads.reserve(most);
+  const auto begin = first.reads.begin() + static_cast<std::ptrdiff_t>(first.next);
+  std::move(begin, begin + static_cast<std::ptrdiff_t>(most), std::back_inserter(some.reads));
+  first.next += most;
+  untaken_ -= most;
+  if (first.next == first.reads.size()) work_.pop_front();
   return some;
 }
 
-void CopyThreads::perform(std::vector<Work> work) {
-  if (work.empty()) return;
+void CopyThreads::perform(Work work, Landing& landing) {
+  if (work.reads.empty()) return;
   std::vector<RemoteRegion::Ended> ended;
-  ended.reserve(work.size());
-  for (Work& one : work) ended.push_back(copy(one.from, one.read));
-  work.front().ends->tell(std::move(ended));
+  ended.reserve(work.reads.size());
+  for (Read& one : work.reads) ended.push_back(copy(work.from, one, landing));
+  work.ends->tell(std::move(ended));
 }
 
-RemoteRegion::Ended CopyThreads::copy(const Ref<Buffer>& from, Read& read) {
+RemoteRegion::Ended CopyThreads::copy(const Ref<Buffer>& from, Read& read, Landing& landing) {
   const auto is_within = [&](const RemoteRegion::Part& part) {
     return part.offset <= from->size() && part.size <= from->size() - part.offset;
   };
   Ref<Buffer> bytes;
   if (from && is_within(read.first) && is_within(read.then))
-    bytes = landing_->take((read.to ? 0 : read.first.size) + read.then.size);
+    bytes = landing.take((read.to ? 0 : read.first.size) + read.then.size);
   std::optional<std::uint32_t> sum;
   if (bytes) sum = copy_parts(from->data(), read.first, read.then, read.to, bytes->data());
   read.to = {};

@@ -60,21 +60,24 @@ class CopyThreads {
   void drop(const ReadEnds& ends);
 
  private:
+  /// Of one call: what they share is counted once, for counts cross from one core to another.
   struct Work {
     std::shared_ptr<ReadEnds> ends;
     Ref<Buffer> from;
-    Read read;
+    std::vector<Read> reads;
+    std::size_t next = 0;  // of those, that nobody has taken
   };
   void run();
-  /// Those that were asked for first, of one region.
-  std::vector<Work> take();
-  void perform(std::vector<Work> work);
-  RemoteRegion::Ended copy(const Ref<Buffer>& from, Read& read);
+  /// The next ones of the call that came first.
+  Work take();
+  static void perform(Work work, Landing& landing);
+  static RemoteRegion::Ended copy(const Ref<Buffer>& from, Read& read, Landing& landing);
 
-  const std::shared_ptr<Landing> landing_ = std::make_shared<Landing>();
-  std::mutex mutex_;  // of what follows
+  const std::shared_ptr<Landing> landing_ = std::make_shared<Landing>();  // of those that ask
+  std::mutex mutex_;                                                      // of what follows
   std::condition_variable came_;
   std::deque<Work> work_;
+  std::size_t untaken_ = 0;  // reads of those
   bool is_over_ = false;
   std::vector<std::thread> threads_;
 };

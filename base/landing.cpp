@@ -36,10 +36,11 @@ Ref<Buffer> Landing::take(std::size_t size) {
   void* place = nullptr;
   {
     const std::lock_guard lock(mutex_);
-    if (const auto it = free_.find(all); it != free_.end()) {
+    if (const auto it = free_.find(all); it != free_.end() && !it->second.empty()) {
       place = it->second.back();
       it->second.pop_back();
-      if (it->second.empty()) free_.erase(it);
+      // Else its list waits for the next one: most take and give back one size all the time.
+      if (it->second.empty() && free_.size() > sizes_most) free_.erase(it);
       kept_ -= all;
     }
   }

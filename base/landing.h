@@ -17,6 +17,7 @@ namespace sluice {
 class Landing : public std::enable_shared_from_this<Landing> {
  public:
   static constexpr std::size_t kept_most = std::size_t{64} << 20U;
+  static constexpr std::size_t sizes_most = 16;  // of which nothing is kept, and that are known
 
   ~Landing();
   Landing() = default;

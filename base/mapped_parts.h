@@ -20,6 +20,7 @@ inline std::optional<std::uint32_t> copy_parts(const std::byte* region, RemoteRe
                                                RemoteRegion::Part then, const Ref<Buffer>& place,
                                                std::byte* rest) {
   const std::span<const std::byte> content(region + first.offset, first.size);
+  __builtin_prefetch(region + then.offset);  // memory brings it meanwhile
   std::optional<std::uint32_t> sum;
   if (place) {
     sum = copy_with_crc32c(content, place->data());
@@ -28,7 +29,7 @@ inline std::optional<std::uint32_t> copy_parts(const std::byte* region, RemoteRe
     rest += content.size();
   }
   // What says whether the first is whole is looked at behind all of it.
-  std::atomic_thread_fence(std::memory_order_seq_cst);
+  std::atomic_thread_fence(std::memory_order_acquire);
   std::memcpy(rest, region + then.offset, then.size);
   return sum;
 }

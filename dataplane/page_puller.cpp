@@ -95,6 +95,7 @@ void PagePuller::fetch(std::uint64_t id, std::size_t pages, std::int64_t now) {
   pull.is_fetching = true;
   pull.wanted = pages;
   pull.places.reserve(pages);
+  pull.came.resize(pages);
   pull.began = pull.heard = now;
   if (pull.first_asked != 0) take_early(pull);
   ask_more();
@@ -221,25 +222,18 @@ bool PagePuller::is_asked_for(const Question& question, const PageHead& head) co
 void PagePuller::arrive(const Question& question, std::size_t page, bool is_read,
                         std::int64_t now) {
   Pull& pull = pulls_.at(question.pull);
-  PullEvent event;
-  event.kind = PullEvent::Kind::page;
-  event.pull = question.pull;
-  event.peer = question.peer;
-  event.pages = question.first + page;
-  event.place = std::move(pull.places[event.pages]);
-  event.is_read = is_read;
+  pull.came[question.first + page] = is_read ? Pull::Came::read : Pull::Came::sent;
   pull.heard = now;
   peers_.at(question.peer).pause = 0;
-  if (event.pages == pull.got) {
-    ++pull.got;
+  for (; pull.got < pull.wanted && pull.came[pull.got] != Pull::Came::not_yet; ++pull.got) {
+    PullEvent event;
+    event.kind = PullEvent::Kind::page;
+    event.pull = question.pull;
+    event.peer = question.peer;
+    event.pages = pull.got;
+    event.place = std::move(pull.places[event.pages]);
+    event.is_read = pull.came[pull.got] == Pull::Came::read;
     events_.push_back(std::move(event));
-  } else {
-    pull.early.emplace(event.pages, std::move(event));
-  }
-  for (auto next = pull.early.begin(); next != pull.early.end() && next->first == pull.got;
-       next = pull.early.erase(next)) {
-    ++pull.got;
-    events_.push_back(std::move(next->second));
   }
 }
 
@@ -375,7 +369,7 @@ void PagePuller::lost(PeerLife life, std::int64_t now) {
       end(at, PullEnd::lost, now);
   }
   std::erase_if(questions_, [&](const auto& one) { return one.second.peer == life; });
-  std::erase_if(reading_, [&](const auto& one) { return one.second.peer == life; });
+  reading_.erase_if([&](const Reading& one) { return one.peer == life; });
 }
 
 void PagePuller::tick(std::int64_t now) {

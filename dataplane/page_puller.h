@@ -24,6 +24,7 @@
 #include <vector>
 
 #include "base/peer_port.h"
+#include "dataplane/numbered.h"
 #include "dataplane/page_region.h"
 #include "dataplane/page_server.h"
 
@@ -193,8 +194,10 @@ class PagePuller {
     std::vector<Ref<Buffer>> places;  // one for each page that is wanted
     std::int64_t began = 0, heard = 0;
     std::set<std::uint64_t> questions;
-    std::uint64_t first_asked = 0;           // of those, the one that was early; 0: none
-    std::map<std::size_t, PullEvent> early;  // pages that came before others ahead of them
+    std::uint64_t first_asked = 0;  // of those, the one that was early; 0: none
+    // How each page came, before the event says so: others ahead of it may still be on their way.
+    enum class Came : std::uint8_t { not_yet, sent, read };
+    std::vector<Came> came = {};
   };
   using Questions = std::map<std::uint64_t, Question>;
   using Pulls = std::map<std::uint64_t, Pull>;
@@ -238,8 +241,8 @@ class PagePuller {
   std::map<PeerLife, Peer> peers_;
   Pulls pulls_;
   Questions questions_;  // for pages
-  std::map<std::uint64_t, Reading> reading_;
-  std::uint64_t next_question_ = 1, next_read_ = 1;
+  Numbered<Reading> reading_;
+  std::uint64_t next_question_ = 1;
   PeerLife last_asked_{};  // in their order
   std::vector<PeerMessage> out_;
   std::vector<PullEvent> events_;

@@ -96,9 +96,10 @@ void PagePuller::read(Questions::iterator it, const Place& place) {
   const std::size_t index = question.first + place.head.index;
   if (index >= pull.wanted) return;
   ++question.reading;
-  reading_[next_read_] = {it->first, question.peer, place.head, pull.places[index]};
+  const std::uint64_t number =
+      reading_.add({it->first, question.peer, place.head, pull.places[index]});
   const PageRegion region{peers_.at(question.peer).pages, self_.page_bytes};
-  reads_.push_back({next_read_++, question.peer, region.page(place.page), region.stamp(place.page),
+  reads_.push_back({number, question.peer, region.page(place.page), region.stamp(place.page),
                     place.head, pull.places[index]});
 }
 
@@ -136,21 +137,20 @@ void PagePuller::read_early(Pull& pull, std::int64_t now) {
 }
 
 void PagePuller::read_ended(std::uint64_t number, const Ref<Buffer>& stamp, std::int64_t now) {
-  const auto it = reading_.find(number);
+  const Reading* const reading = reading_.find(number);
   std::optional<bool> whole;
-  if (stamp && it != reading_.end())
-    whole = is_whole(bytes_of(it->second.place), bytes_of(stamp), it->second.head);
+  if (stamp && reading != nullptr)
+    whole = is_whole(bytes_of(reading->place), bytes_of(stamp), reading->head);
   verified(number, whole, now);
 }
 
 void PagePuller::verified(std::uint64_t number, std::optional<bool> is_whole, std::int64_t now) {
-  const auto it = reading_.find(number);
-  if (it == reading_.end()) {
+  const std::optional<Reading> taken = reading_.take(number);
+  if (!taken) {
     ++stale_;
     return;
   }
-  const Reading reading = it->second;
-  reading_.erase(it);
+  const Reading& reading = *taken;
   const auto asked = questions_.find(reading.question);
   Question& question = asked->second;
   --question.reading;

@@ -2,36 +2,41 @@
 
 #include <algorithm>
 #include <condition_variable>
+#include <deque>
 #include <mutex>
 #include <utility>
 
 namespace sluice {
 
+class IncomingPages::Place final : public Buffer {
+ public:
+  Place(std::byte* at, std::size_t size, Writers& writers)
+      : Buffer(at, size, nullptr), writers_(writers) {}
+
+ private:
+  void end() override;
+  Writers& writers_;
+};
+
+/// All places, until none of them is referred to and nobody asks any more.
 struct IncomingPages::Writers {
   mutable std::mutex mutex;
   mutable std::condition_variable gone;
-  std::size_t places = 0;  // that somebody refers to
+  std::deque<Place> all;
+  Ref<Buffer> memory;
+  std::size_t places = 0;         // that somebody refers to
+  std::shared_ptr<Writers> self;  // as long as somebody does
 
   void leave() {
+    std::shared_ptr<Writers> last;  // goes behind the lock, and this may go with it
     const std::lock_guard lock(mutex);
-    if (--places == 0) gone.notify_all();
+    if (--places > 0) return;
+    gone.notify_all();
+    last = std::move(self);
   }
 };
 
-class IncomingPages::Place final : public Buffer {
- public:
-  Place(std::byte* at, std::size_t size, Ref<Buffer> memory, std::shared_ptr<Writers> writers)
-      : Buffer(at, size, nullptr), memory_(std::move(memory)), writers_(std::move(writers)) {}
-
- private:
-  void end() override {
-    const std::shared_ptr<Writers> writers = std::move(writers_);
-    delete this;
-    writers->leave();
-  }
-  const Ref<Buffer> memory_;
-  std::shared_ptr<Writers> writers_;
-};
+void IncomingPages::Place::end() { writers_.leave(); }
 
 std::unique_ptr<IncomingPages> IncomingPages::take(KvPool& pool, std::span<const PageKey> before,
                                                    std::size_t least, std::size_t most) {
@@ -57,8 +62,11 @@ std::vector<Ref<Buffer>> IncomingPages::places(const Ref<Buffer>& memory, std::s
   places.reserve(more);
   const std::lock_guard lock(writers_->mutex);
   writers_->places += more;
+  writers_->memory = memory;
+  if (more > 0) writers_->self = writers_;
   for (const Page page : taken_.pages().subspan(had))
-    places.emplace_back(new Place(pool_.place(page), pool_.shape().page_bytes(), memory, writers_));
+    places.emplace_back(
+        &writers_->all.emplace_back(pool_.place(page), pool_.shape().page_bytes(), *writers_));
   return places;
 }
 

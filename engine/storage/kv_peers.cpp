@@ -389,7 +389,7 @@ void KvPeers::publish_arrived(Fetch& fetch) {
   std::size_t put = 0, read = 0;
   for (; put < fetch.arrived.size(); ++put, ++fetch.next) {
     const PageKey& key = fetch.keys[fetch.next];
-    const bool is_new = !pool_.table().has(key);
+    const bool is_new = fetch.is_preload && !pool_.table().has(key);
     if (!fetch.incoming->publish(key)) break;
     if (fetch.is_preload) preloads_->came(key, is_new);
     read += fetch.arrived[put].is_read ? 1 : 0;

@@ -28,6 +28,7 @@
 #include <utility>
 #include <vector>
 
+#include "dataplane/numbered.h"
 #include "dataplane/page_handshake.h"
 #include "dataplane/page_preloads.h"
 #include "dataplane/read_guard.h"
@@ -228,12 +229,13 @@ class KvPeers final : public PageSource,
   std::deque<News> news_;
   struct Reading {
     PeerLife peer;
+    std::uint64_t number = 0;  // the puller's
     pages::PageHead head;
     Ref<Buffer> place;
   };
-  std::map<std::uint64_t, Reading> readings_;  // under way, by number
-  std::vector<ReadEnd> read_ends_;             // that the owner has not heard of
-  bool is_read_amiss_ = false;                 // one of those is not whole
+  Numbered<Reading> readings_;      // under way, by the region's number
+  std::vector<ReadEnd> read_ends_;  // that the owner has not heard of
+  bool is_read_amiss_ = false;      // one of those is not whole
   // By machine: how many lives it says that it has is its choice.
   std::map<std::uint32_t, std::size_t> news_bytes_;
   std::map<std::uint64_t, Telling> telling_;

@@ -28,10 +28,9 @@ void KvPeers::send_all() {
     const std::vector<PageRead> all = puller_.take_reads();
     if (all.empty()) return;
     const std::lock_guard lock(mutex_);
-    for (const PageRead& one : all) {
-      if (regions_.contains(one.peer)) readings_[one.number] = {one.peer, one.head, one.place};
-      reads[one.peer].push_back({one.number, one.content, one.stamp, one.place});
-    }
+    for (const PageRead& one : all)
+      reads[one.peer].push_back({readings_.add({one.peer, one.number, one.head, one.place}),
+                                 one.content, one.stamp, one.place});
   }
   for (auto& [peer, some] : reads) {
     const auto region = regions_.find(peer);
@@ -65,7 +64,7 @@ void KvPeers::close_region(PeerLife peer) {
   regions_.erase(peer);
   unreadable_.erase(peer);
   const std::lock_guard lock(mutex_);
-  std::erase_if(readings_, [&](const auto& one) { return one.second.peer == peer; });
+  readings_.erase_if([&](const Reading& one) { return one.peer == peer; });
 }
 
 void KvPeers::read_ended(std::uint64_t number, Ref<Buffer> bytes,
@@ -86,16 +85,13 @@ void KvPeers::reads_ended(std::vector<RemoteRegion::Ended> ended) {
 
 void KvPeers::end_read(RemoteRegion::Ended& ended, std::unique_lock<std::mutex>& lock) {
   const auto& [number, bytes, sum] = ended;
-  ReadEnd end{number, {}, {}};
-  auto reading = readings_.extract(number);
-  if (!reading.empty()) {
-    Reading& read = reading.mapped();
-    end.owner = read.peer;
+  ReadEnd end;
+  if (std::optional<Reading> read = readings_.take(number)) {
+    end.number = read->number;
+    end.owner = read->peer;
     if (!sum) lock.unlock();  // that takes a while
-    if (bytes) end.is_whole = is_whole(bytes_of(read.place), bytes_of(bytes), read.head, sum);
+    if (bytes) end.is_whole = is_whole(bytes_of(read->place), bytes_of(bytes), read->head, sum);
     if (!sum) lock.lock();
-    // Before the owner hears of it, which may give the page away then.
-    read.place = {};
   } else if (bytes) {
     end.is_whole = false;  // nobody waits for it
   }

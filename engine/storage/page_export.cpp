@@ -16,7 +16,8 @@ PageExport::PageExport(KvPool& pool, std::uint64_t incarnation, std::span<std::b
       incarnation_(incarnation),
       stamps_(behind.first(behind.empty() ? 0 : pool.pages() * PageRegion::stamp_bytes)),
       directory_(behind.subspan(stamps_.size())),
-      entries_(pool.pages()) {
+      entries_(pool.pages()),
+      by_word_(pool.pages()) {
   pool.watch(this);
 }
 
@@ -33,7 +34,7 @@ void PageExport::published(Page page) {
   const std::lock_guard lock(mutex_);
   const PageKey& key = pool_.table().key(page);
   entries_[page] = {key, pool_.table().generation(page), {}};
-  by_word_[key.words[0]] = page;
+  by_word_.insert(key.words[0], page);  // a table has each once
   directory_.add(key, page);
 }
 
@@ -59,8 +60,8 @@ void PageExport::write_stamp(Page page, std::span<const std::byte> stamp) {
 }
 
 Page PageExport::find(const PageKey& key) const {
-  const auto it = by_word_.find(key.words[0]);
-  return it != by_word_.end() && entries_[it->second].key == key ? it->second : no_page;
+  const Page page = by_word_.find(key.words[0]);
+  return page != KeyTable::none && entries_[page].key == key ? page : no_page;
 }
 
 bool PageExport::has(const PageKey& key) const {

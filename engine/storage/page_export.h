@@ -10,9 +10,9 @@
 #pragma once
 
 #include <mutex>
-#include <unordered_map>
 #include <vector>
 
+#include "dataplane/key_table.h"
 #include "dataplane/page_directory.h"
 #include "dataplane/page_server.h"
 #include "engine/layers/kv.h"
@@ -57,8 +57,8 @@ class PageExport final : public PageWatcher, public PageLookup {
   const std::span<std::byte> stamps_;
   PageDirectory directory_;
   mutable std::mutex mutex_;
-  std::vector<Entry> entries_;                       // by page
-  std::unordered_map<std::uint64_t, Page> by_word_;  // a key's first; others are compared
+  std::vector<Entry> entries_;  // by page
+  KeyTable by_word_;            // a key's first; others are compared
 };
 
 }  // namespace sluice

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <string>
+#include <utility>
 
 namespace sluice {
 
@@ -74,6 +75,10 @@ void PageTable::unrefer(Page page) {
     ++cached_;
     return;
   }
+  if (std::exchange(state.is_known, false)) {  // it was foretold
+    catch_up();
+    policy_->removed(page);
+  }
   ++state.generation;
   free_.push_back(page);
 }
@@ -143,7 +148,7 @@ Page PageTable::take() {
 
 Result<void> PageTable::reserve(Sequence& sequence, std::uint32_t rows,
                                 std::vector<CopyPage>& copies) {
-  SLUICE_CHECK(sequence.table_ == this && rows >= sequence.rows_);
+  SLUICE_CHECK(sequence.table_ == this && rows >= sequence.rows_ && !sequence.is_told_);
   const auto have = static_cast<std::uint32_t>(sequence.pages_.size());
   const std::uint32_t needed = std::max(have, pages_for(rows));
   const std::uint32_t at = sequence.rows_ / rows_per_page_;
@@ -198,7 +203,6 @@ bool PageTable::publish(Sequence& sequence, const PageKey& key) {
   State& state = pages_[mine];
   state.key = key;
   state.is_published = true;
-  state.is_known = false;
   state.parent = before;
   index_.insert(key.words[0], mine);
   if (before != no_page) {
@@ -211,15 +215,25 @@ bool PageTable::publish(Sequence& sequence, const PageKey& key) {
 }
 
 void PageTable::tell_policy(const Sequence& sequence, bool is_use) {
-  if (sequence.published_ == 0) return;
+  if (sequence.published_ == 0 || sequence.is_told_) return;
+  begin_visit(is_use);
+  for (const Page page : std::span(sequence.pages_).first(sequence.published_))
+    add_to_visit(page, pages_[page].key.words[0]);
+  if (is_use) watch_.visit(path_);
+}
+
+void PageTable::foretell(Sequence& sequence, std::span<const PageKey> keys, bool is_use) {
+  SLUICE_CHECK(sequence.table_ == this && keys.size() == sequence.pages_.size());
+  SLUICE_CHECK(!std::exchange(sequence.is_told_, true));
+  begin_visit(is_use);
+  for (std::size_t i = 0; i < keys.size(); ++i) add_to_visit(sequence.pages_[i], keys[i].words[0]);
+  if (is_use) watch_.visit(path_);
+}
+
+void PageTable::begin_visit(bool is_use) {
   catch_up();
   path_ms_ = now_ms_;
   path_is_use_ = is_use;
-  for (const Page page : std::span(sequence.pages_).first(sequence.published_)) {
-    path_.push_back({page, pages_[page].key.words[0], !pages_[page].is_known});
-    pages_[page].is_known = true;
-  }
-  if (is_use) watch_.visit(path_);
 }
 
 void PageTable::catch_up() {
@@ -228,7 +242,7 @@ void PageTable::catch_up() {
 }
 
 void PageTable::truncate(Sequence& sequence, std::uint32_t rows, std::uint32_t reserved) {
-  SLUICE_CHECK(sequence.table_ == this && rows <= sequence.rows_);
+  SLUICE_CHECK(sequence.table_ == this && rows <= sequence.rows_ && !sequence.is_told_);
   const std::uint32_t keep = pages_for(rows);
   if (rows / rows_per_page_ < sequence.published_) tell_policy(sequence);
   const std::uint32_t most = std::max(keep, pages_for(reserved));
@@ -246,6 +260,7 @@ void PageTable::release(Sequence& sequence, bool is_use) {
   tell_policy(sequence, is_use);
   for (; !sequence.pages_.empty(); sequence.pages_.pop_back()) unrefer(sequence.pages_.back());
   sequence.rows_ = sequence.published_ = 0;
+  sequence.is_told_ = false;
   sequence.table_ = nullptr;
 }
 

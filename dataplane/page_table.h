@@ -13,6 +13,7 @@
 
 #include <memory>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "base/result.h"
@@ -61,12 +62,14 @@ class Sequence {
     std::swap(pages_, other.pages_);
     std::swap(rows_, other.rows_);
     std::swap(published_, other.published_);
+    std::swap(is_told_, other.is_told_);
   }
 
   PageTable* table_ = nullptr;
   std::vector<Page> pages_;
   std::uint32_t rows_ = 0;
   std::uint32_t published_ = 0;
+  bool is_told_ = false;  // to the policy, beforehand
 };
 
 /// What a request would take, before anything is taken.
@@ -118,6 +121,11 @@ class PageTable {
   void truncate(Sequence& sequence, std::uint32_t rows, std::uint32_t reserved = 0);
   /// Gives all pages back; what is published stays as cache. `is_use`: somebody has asked for them.
   void release(Sequence& sequence, bool is_use = true);
+  /// All of its pages are going to be published under these keys, of which the published ones have
+  /// theirs: the policy is told of the visit now, and not when the sequence is released. So it may
+  /// see it while they are being filled. A page that is given back unpublished it takes for gone.
+  /// Requires: of the sequence pages are written, published and released then, and nothing else.
+  void foretell(Sequence& sequence, std::span<const PageKey> keys, bool is_use = true);
   /// The policy sees what it was told of. It does so by itself in time: this is for whoever has
   /// nothing to do for a moment, as a visit of many pages takes a while.
   void catch_up();
@@ -165,6 +173,10 @@ class PageTable {
   bool make_room(std::uint32_t count);
   Page take();
   void tell_policy(const Sequence& sequence, bool is_use = true);
+  void begin_visit(bool is_use);
+  void add_to_visit(Page page, std::uint64_t key) {
+    path_.push_back({page, key, !std::exchange(pages_[page].is_known, true)});
+  }
 
   std::uint32_t rows_per_page_;
   std::unique_ptr<EvictionPolicy> policy_;

@@ -157,6 +157,10 @@ class KvPages {
   Sequence open(std::span<const PageKey> keys) { return pages_table().open(keys); }
   /// As `PageTable::follow`.
   bool follow(Sequence& behind, const PageKey& key) { return pages_table().follow(behind, key); }
+  /// As `PageTable::foretell`.
+  void foretell(Sequence& sequence, std::span<const PageKey> keys, bool is_use) {
+    pages_table().foretell(sequence, keys, is_use);
+  }
   /// As `PageTable::release`.
   void give_back(Sequence& sequence, bool is_use) { pages_table().release(sequence, is_use); }
   /// Pages behind those of `behind`, of which none is filled that is not published, for somebody

@@ -38,6 +38,9 @@ class IncomingPages {
   /// first may be written meanwhile. All are to be asked for before anybody else takes pages.
   /// `memory`: where the pool stands, which they keep alive; null: in memory of its own.
   std::vector<Ref<Buffer>> places(const Ref<Buffer>& memory, std::size_t most);
+  /// When all have their places: what the pool's policy is told of them it is told now, and not at
+  /// the end. `keys`: theirs, and those before.
+  void foretell(std::span<const PageKey> keys) { pool_.foretell(taken_, keys, is_use_); }
   /// The next page has been written and checked. False: neither it nor those behind it can be
   /// found.
   bool publish(const PageKey& key) { return pool_.publish_next(taken_, key); }

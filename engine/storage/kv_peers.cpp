@@ -289,7 +289,7 @@ bool KvPeers::begin(std::uint64_t task, const RowsOrigin& origin,
   }
   if (!start(fetch, now)) return false;
   fetches_.push_back(std::move(fetch));
-  pool_.catch_up();  // the answer takes longer
+  if (!fetches_.back().is_near) pool_.catch_up();  // the answer takes longer
   return true;
 }
 
@@ -381,6 +381,7 @@ void KvPeers::make_places(Fetch& fetch, bool waited, std::int64_t now) {
     send_all();
   }
   takes_for_preload_ = false;
+  fetch.incoming->foretell(std::span<const PageKey>(fetch.keys).first(fetch.end));
 }
 
 /// Where that cannot be, what follows is of no use.
@@ -484,6 +485,7 @@ void KvPeers::end_fetches(std::int64_t now, std::vector<Ready>& ready) {
 void KvPeers::poll(std::int64_t now, std::vector<Ready>& ready, std::chrono::nanoseconds most) {
   const bool waits = most.count() > 0 && !fetches_.empty() && pages_awaited() == 0;
   if (waits) {
+    if (!puller_.has_events()) pool_.catch_up();  // while pages are read, or an answer is awaited
     std::unique_lock lock(mutex_);
     // What came may have been taken since the last poll, by `preload` or for another task.
     const auto has_come = [&] { return puller_.has_events() || is_news() || index_answered_; };

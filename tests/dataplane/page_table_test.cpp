@@ -59,6 +59,7 @@ struct Rig {
     Tokens tokens;  // what it must read; its first rows() rows
     std::map<Page, std::uint64_t> generations;
     std::uint64_t number = 0;
+    Tokens coming = {};  // all that it will be, where that was foretold
   };
 
   /// `first_words`: as `coarse`; 0: all of them.
@@ -81,7 +82,7 @@ struct Rig {
   std::uint64_t next_number = 1, actor = 0;  // whose event it is
   std::uint32_t fragment_page = 0,
                 fragment = 0;  // rows of a partly filled page that it wrote on in
-  int exhausted = 0, copied = 0, shared = 0, unshared = 0;
+  int exhausted = 0, copied = 0, shared = 0, unshared = 0, foretold = 0, missed = 0;
 
   std::uint64_t below(std::uint64_t n) { return random.next() % n; }
   std::vector<PageKey> keys(const Tokens& tokens) const {
@@ -168,15 +169,56 @@ struct Rig {
     note(live.back());
   }
 
+  /// Full pages, of which the policy is told before they come.
+  void foretell() {
+    Live made;
+    made.number = actor = next_number++;
+    made.coming = history();
+    made.coming.resize(made.coming.size() / page_rows * page_rows);
+    const std::vector<PageKey> all = keys(made.coming);
+    made.sequence = table.open(all);
+    made.tokens.assign(made.coming.begin(),
+                       made.coming.begin() + static_cast<std::ptrdiff_t>(made.sequence.rows()));
+    std::vector<CopyPage> copies;
+    if (made.coming.empty() ||
+        !table.reserve(made.sequence, static_cast<std::uint32_t>(made.coming.size()), copies))
+      return;
+    for (const Page page : made.sequence.pages().subspan(made.sequence.published()))
+      store[page].assign(page_rows, others);
+    table.foretell(made.sequence, all, below(2) == 0);
+    if (below(2) == 0) table.catch_up();
+    ++foretold;
+    live.push_back(std::move(made));
+    note(live.back());
+  }
+
+  /// The next of those comes, if one does.
+  void come(Live& at) {
+    const std::uint32_t from = at.sequence.rows();
+    const Page page = at.sequence.pages()[from / page_rows];
+    std::copy_n(at.coming.begin() + from, page_rows, store[page].begin());
+    at.tokens.assign(at.coming.begin(), at.coming.begin() + from + page_rows);
+    table.wrote(at.sequence, from + page_rows);
+    note(at);
+    publish(at);
+  }
+
   void step() {
     actor = fragment = 0;
     table.set_time(below(5) + 1000 * static_cast<std::uint64_t>(live.size()));
     const std::uint64_t what = live.empty() ? 0 : below(10);
-    if (what < 3 && live.size() < 9) return open();
+    if (what < 3 && live.size() < 9) return below(4) == 0 ? foretell() : open();
     if (live.empty()) return;
     const std::size_t which = below(live.size());
     Live& at = live[which];
     actor = at.number;
+    if (!at.coming.empty()) {
+      const bool is_whole = at.tokens.size() == at.coming.size();
+      if (!is_whole && below(6) > 0) return come(at);
+      missed += is_whole ? 0 : 1;
+      live.erase(live.begin() + static_cast<std::ptrdiff_t>(which));
+      return;
+    }
     if (what < 6) {
       Tokens target = at.tokens;
       for (std::uint64_t i = below(7); i > 0; --i)
@@ -297,6 +339,8 @@ TEST_CASE("whatever sequences do, each reads its own history and no page is lost
     CHECK(rig.exhausted > 20);
     CHECK(rig.copied > 100);
     CHECK(rig.shared > 20);
+    CHECK(rig.foretold > 50);
+    CHECK(rig.missed > 10);
   }
 }
 
@@ -415,7 +459,10 @@ class Heard final : public EvictionPolicy {
     words_.push_back("victim");
     return lru_->victim(held);
   }
-  void removed(Slot slot) override { lru_->removed(slot); }
+  void removed(Slot slot) override {
+    words_.push_back("removed");
+    lru_->removed(slot);
+  }
 
  private:
   std::unique_ptr<EvictionPolicy> lru_;
@@ -459,4 +506,57 @@ TEST_CASE("the policy hears of visits in their order and time, before it gives a
   Sequence more = table.open({});
   REQUIRE(table.reserve(more, page_rows, copies));
   CHECK(take() == Words{"visit of 1 at 8", "victim"});
+}
+
+TEST_CASE("what is foretold the policy sees while it is filled, and what does not come has gone") {
+  using Words = std::vector<std::string>;
+  Words heard;
+  PageTable table(4, page_rows, std::make_unique<Heard>(PoolSize{4, 8}, heard));
+  std::vector<CopyPage> copies;
+  const std::vector<PageKey> keys = keys_of({1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 3, 4, 4, 4, 4});
+  const auto take = [&] { return std::exchange(heard, {}); };
+  table.set_time(5);
+  Sequence coming = table.open({});
+  REQUIRE(table.reserve(coming, 4 * page_rows, copies));
+  table.foretell(coming, keys);
+  CHECK(take().empty());  // who foretells does not wait for it
+  table.wrote(coming, page_rows);
+  REQUIRE(table.publish(coming, keys[0]));
+  table.catch_up();
+  CHECK(take() == Words{"visit of 4 at 5"});
+  table.wrote(coming, 2 * page_rows);
+  REQUIRE(table.publish(coming, keys[1]));
+  table.release(coming);
+  CHECK(take() == Words{"removed", "removed"});
+  table.catch_up();
+  CHECK(take().empty());  // of what came it was told
+  CHECK(table.cached_pages() == 2);
+  CHECK(table.free_pages() == 2);
+  // All of them can be had.
+  Sequence more = table.open({});
+  REQUIRE(table.reserve(more, 4 * page_rows, copies));
+  CHECK(take() == Words{"victim", "victim"});
+}
+
+TEST_CASE("of a page that somebody else has published meanwhile the policy keeps that one") {
+  using Words = std::vector<std::string>;
+  Words heard;
+  PageTable table(3, page_rows, std::make_unique<Heard>(PoolSize{3, 6}, heard));
+  std::vector<CopyPage> copies;
+  const std::vector<PageKey> keys = keys_of({1, 1, 1, 1});
+  Sequence coming = table.open({}), other = table.open({});
+  REQUIRE(table.reserve(coming, page_rows, copies));
+  table.foretell(coming, keys);
+  REQUIRE(table.reserve(other, page_rows, copies));
+  table.wrote(other, page_rows);
+  REQUIRE(table.publish(other, keys[0]));
+  table.wrote(coming, page_rows);
+  REQUIRE(table.publish(coming, keys[0]));
+  CHECK(std::exchange(heard, {}) == Words{"visit of 1 at 0", "removed"});
+  CHECK(coming.pages()[0] == other.pages()[0]);
+  coming = Sequence();
+  other = Sequence();
+  Sequence all = table.open({});
+  CHECK(table.reserve(all, 3 * page_rows, copies));
+  CHECK(heard == Words{"visit of 1 at 0", "victim"});
 }

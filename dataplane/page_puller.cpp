@@ -222,17 +222,17 @@ bool PagePuller::is_asked_for(const Question& question, const PageHead& head) co
 void PagePuller::arrive(const Question& question, std::size_t page, bool is_read,
                         std::int64_t now) {
   Pull& pull = pulls_.at(question.pull);
-  pull.came[question.first + page] = is_read ? Pull::Came::read : Pull::Came::sent;
+  pull.came[question.first + page] = is_read ? Came::read : Came::sent;
   pull.heard = now;
   peers_.at(question.peer).pause = 0;
-  for (; pull.got < pull.wanted && pull.came[pull.got] != Pull::Came::not_yet; ++pull.got) {
+  for (; pull.got < pull.wanted && pull.came[pull.got] != Came::not_yet; ++pull.got) {
     PullEvent event;
     event.kind = PullEvent::Kind::page;
     event.pull = question.pull;
     event.peer = question.peer;
     event.pages = pull.got;
     event.place = std::move(pull.places[event.pages]);
-    event.is_read = pull.came[pull.got] == Pull::Came::read;
+    event.is_read = pull.came[pull.got] == Came::read;
     events_.push_back(std::move(event));
   }
 }

@@ -1,5 +1,4 @@
-// Pulls pages from other machines: asks who has them, then for their content, and checks what
-// comes.
+// Pulls pages from other machines: asks who has them, then for their content, which it checks.
 //
 // A pull is: a question to several peers how much of a chain they have; the caller's choice whether
 // that is worth it; some pages in flight until all are there. It ends once, with one status,
@@ -115,8 +114,7 @@ class PagePuller {
   /// many were found, and not none.
   void fetch(std::uint64_t pull, std::size_t pages, std::int64_t now);
   /// Where the next of those go, which hold a page each: what is known of them is read from now on.
-  /// Requires: all have theirs before anything else is told, or taken but with `take_out` and
-  /// `take_reads`.
+  /// Requires: all have theirs before anything else is told or taken, but `take_out`, `take_reads`.
   void place(std::uint64_t pull, std::vector<Ref<Buffer>> places, std::int64_t now);
   /// Ends it without an event. One that there is not: nothing happens.
   void cancel(std::uint64_t pull);
@@ -125,7 +123,7 @@ class PagePuller {
   void take(PeerLife peer, pages::Bytes message, std::int64_t now, const Ref<Buffer>& body = {});
   void lost(PeerLife peer, std::int64_t now);
 
-  /// Whether what the peer says of its region is to be taken: it is of this life, and the first.
+  /// What the peer says of its region is to be taken: it is of this life, and the first.
   bool is_to_open(PeerLife peer, const pages::Region& region);
   /// The peer's pages can be read where they stand, so many, until `closed`. `is_near`: as of
   /// `RemoteRegion`.
@@ -133,8 +131,7 @@ class PagePuller {
   void closed(PeerLife peer);
   /// Of a `PageRead`: its stamp, the page being in its place; null: it could not be read.
   void read_ended(std::uint64_t number, const Ref<Buffer>& stamp, std::int64_t now);
-  /// The same, where somebody has looked at both: whether they are whole; none: it could not be
-  /// read.
+  /// The same, where somebody has looked at both: whether they are whole; none: as null.
   void verified(std::uint64_t number, std::optional<bool> is_whole, std::int64_t now);
   /// What is to be read, since the last time. Each ends once, whatever becomes of its pull.
   std::vector<PageRead> take_reads() { return std::exchange(reads_, {}); }
@@ -184,6 +181,8 @@ class PagePuller {
     pages::PageHead head;
     Ref<Buffer> place;
   };
+  /// How a page came, before an event says so: others ahead of it may still be on their way.
+  enum class Came : std::uint8_t { not_yet, sent, read };
   struct Pull {
     std::vector<PageKey> keys;
     std::map<std::uint64_t, PeerLife> finds;  // not answered, by question
@@ -195,9 +194,7 @@ class PagePuller {
     std::int64_t began = 0, heard = 0;
     std::set<std::uint64_t> questions;
     std::uint64_t first_asked = 0;  // of those, the one that was early; 0: none
-    // How each page came, before the event says so: others ahead of it may still be on their way.
-    enum class Came : std::uint8_t { not_yet, sent, read };
-    std::vector<Came> came = {};
+    std::vector<Came> came = {};    // of each page that is wanted
   };
   using Questions = std::map<std::uint64_t, Question>;
   using Pulls = std::map<std::uint64_t, Pull>;

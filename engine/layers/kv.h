@@ -127,8 +127,7 @@ class KvPages {
   std::size_t pages_for(std::size_t tokens) const {
     return (tokens + shape_.page_tokens - 1) / shape_.page_tokens;
   }
-  /// Pages that can be had: empty, or kept for nobody.
-  /// Of a table elsewhere: as it said last.
+  /// Pages that can be had: empty, or kept for nobody. Of a table elsewhere: as it said last.
   std::size_t pages_free() const {
     if (client_ != nullptr) return client_->leased() + std::size_t{client_->pages_free()};
     return table_->free_pages() + table_->cached_pages();
@@ -155,13 +154,11 @@ class KvPages {
   /// What follows is for pages that come from elsewhere, and requires that the table is here. The
   /// pages of `keys` that are there, as one sequence: they are not given up while it has them.
   Sequence open(std::span<const PageKey> keys) { return pages_table().open(keys); }
-  /// As `PageTable::follow`.
+  /// As the page table's `follow`, `foretell` and `release`.
   bool follow(Sequence& behind, const PageKey& key) { return pages_table().follow(behind, key); }
-  /// As `PageTable::foretell`.
   void foretell(Sequence& sequence, std::span<const PageKey> keys, bool is_use) {
     pages_table().foretell(sequence, keys, is_use);
   }
-  /// As `PageTable::release`.
   void give_back(Sequence& sequence, bool is_use) { pages_table().release(sequence, is_use); }
   /// Pages behind those of `behind`, of which none is filled that is not published, for somebody
   /// who writes them in place: all of `pages` or, if there are too few, none.

@@ -160,8 +160,7 @@ class KvPeers final : public PageSource,
   void hear(PeerLife peer, const pages::Note& note);
   void hear(PeerLife peer, const pages::Noted& noted);
   void serve(PeerLife peer, const pages::Message& message);
-  /// For the owner.
-  void hold(PeerLife peer, News::Kind kind, pages::Bytes bytes, Ref<Buffer> body);
+  void hold(PeerLife peer, News::Kind kind, pages::Bytes bytes, Ref<Buffer> body);  // for the owner
   void send(std::vector<PeerMessage>& messages);
 
   std::optional<std::int64_t> compute_time(const Fetch& fetch, std::size_t pages) const;
@@ -233,11 +232,10 @@ class KvPeers final : public PageSource,
     pages::PageHead head;
     Ref<Buffer> place;
   };
-  Numbered<Reading> readings_;      // under way, by the region's number
-  std::vector<ReadEnd> read_ends_;  // that the owner has not heard of
-  bool is_read_amiss_ = false;      // one of those is not whole
-  // By machine: how many lives it says that it has is its choice.
-  std::map<std::uint32_t, std::size_t> news_bytes_;
+  Numbered<Reading> readings_;                       // under way, by the region's number
+  std::vector<ReadEnd> read_ends_;                   // that the owner has not heard of
+  bool is_read_amiss_ = false;                       // one of those is not whole
+  std::map<std::uint32_t, std::size_t> news_bytes_;  // by machine: lives are its choice
   std::map<std::uint64_t, Telling> telling_;
   std::vector<Word> words_;
   std::set<PeerLife> there_;  // as the port's thread knows it

@@ -21,181 +21,45 @@
 // checkpoint's directory or a GGUF file), a prompt of TOKENS (512), out of memory that both map,
 // medians of five, by turns. With --turns it does what standard input says, line by line, and
 // answers each with a line of seconds, one number a repetition (pool_peers.py asks so, with others'
-// programs in between); single pages were read once before. `messages`: over ipc. Over tcp they are
-// read where they stand, or come in messages. A `get` that came by another way ends it:
+// programs in between); a single page that is got goes into a pool with room for it alone, in which
+// each was before. `messages`: over ipc. Over tcp they are read where they stand, or come in
+// messages. A `get` that came by another way ends it:
 //   get SIZE COUNT REPEATS   COUNT pages of SIZE bytes (65536, 1048576, 16777216; 64 MiB together,
 //                            or one) from the other process into a pool that has none of them
 //   put SIZE COUNT REPEATS   from memory into this process's pool, where others find them
-#include <fcntl.h>
-#include <sys/wait.h>
+//   give SIZE COUNT REPEATS  pages that stand in this process's pool, where an engine has written
+//                            them in place, into the other process's: published here and pulled
+//                            there, from their keys on until the other has said that it has them
+//                            all, verified. Both pools were used before, and have room for no more
 #include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
-#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
-#include <functional>
-#include <iostream>
 #include <optional>
-#include <sstream>
 #include <string>
 #include <string_view>
-#include <thread>
 #include <vector>
 
 #include "base/crc32c.h"
 #include "bench/iperf3.h"
 #include "bench/other_program.h"
+#include "bench/page_turns.h"
+#include "bench/page_ways.h"
 #include "bench/raw_socket.h"
 #include "bench/ucx_perftest.h"
 #include "bench/usage.h"
 #include "engine/family/model.h"
-#include "engine/storage/kept_pool.h"
 #include "engine/tasks/generator.h"
-#include "runtime/peer_channels.h"
-#include "runtime/shm/mapped_memory.h"
-#include "runtime/tcp/tcp_memory.h"
-#include "runtime/ucx/ucx_memory.h"
-#include "runtime/zmq/zmq_transport.h"
 
 using namespace sluice;
 
 namespace {
 
-constexpr KvShape small_pages{8, 64, 16};  // 64 KiB
 constexpr std::size_t pages = all_bytes / page_bytes;
-
-double median(std::vector<double> of) {
-  std::ranges::sort(of);
-  return of[of.size() / 2];
-}
-
-struct Way {
-  std::string server, client;          // addresses
-  std::size_t shared_bytes = 0;        // of memory that both have
-  std::optional<UcxOptions> ucx = {};        // pages are read by it
-  std::optional<TcpMemoryOptions> tcp = {};  // or by this
-  bool is_mapped = false;                    // or out of memory that both map
-  bool preloads = false;                     // the client
-};
-
-template <typename T>
-T or_exit(Result<T> made) {
-  if (made.ok()) return std::move(made).value();
-  std::fprintf(stderr, "%s\n", made.error().message.c_str());
-  std::exit(1);
-}
-
-std::unique_ptr<PeerPort> port_of(const Way& way, std::uint32_t machine,
-                                  std::uint32_t incarnation = 1) {
-  PeerPortOptions port;
-  port.self = {machine, incarnation};
-  port.connect = [&way, machine](Origin self) {
-    ZmqOptions options;
-    options.self = self;
-    options.bind = machine == 0 ? way.server : way.client;
-    options.peers = {{1 - machine, machine == 0 ? way.client : way.server, ""}};
-    options.shared_bytes = way.shared_bytes;
-    options.cluster = "bench";
-    return make_zmq_transport(std::move(options));
-  };
-  if (way.ucx) port.memory = or_exit(make_ucx_memory(*way.ucx));
-  if (way.tcp) port.memory = or_exit(make_tcp_memory(*way.tcp));
-  if (way.is_mapped) {
-    MappedMemoryOptions options;
-    options.socket =
-        (machine == 0 ? way.server : way.client).substr(std::strlen("ipc://")) + ".region";
-    port.memory = or_exit(make_mapped_memory(options));
-  }
-  port.preloads = way.preloads && machine == 1;
-  return or_exit(make_peer_port(std::move(port)));
-}
-
-/// Those of another `prompt` share no page.
-std::vector<std::int32_t> tokens_of(std::size_t count, std::int32_t prompt = 0) {
-  std::vector<std::int32_t> tokens;
-  for (std::size_t i = 0; i < count; ++i) tokens.push_back(static_cast<std::int32_t>(i * 7 % 97));
-  tokens[0] = prompt;
-  return tokens;
-}
-
-/// Until the parent closes its end.
-void wait_for_end(int end) {
-  char byte = 0;
-  while (read(end, &byte, 1) > 0) continue;
-}
-
-/// A child that serves while `body` runs, which is told the child's process.
-void beside(const std::function<void(int ready, int end)>& serve,
-            const std::function<void(pid_t child)>& body) {
-  int ready[2], end[2];
-  if (pipe(ready) != 0 || pipe(end) != 0) std::exit(1);
-  const pid_t child = fork();
-  if (child == 0) {
-    close(end[1]);
-    serve(ready[1], end[0]);
-    _exit(0);
-  }
-  close(end[0]);
-  close(ready[1]);
-  char byte = 0;
-  if (read(ready[0], &byte, 1) == 1) body(child);
-  close(end[1]);
-  close(ready[0]);
-  waitpid(child, nullptr, 0);
-}
-
-KeptPool among(const KvShape& shape, std::size_t room, PeerPort& port,
-               const std::string& name = "bench") {
-  return std::move(KeptPool::make_among(shape, room, port, name)).value();
-}
-
-/// All pages of a prompt, into a pool that has none of them.
-double pull_pages(KeptPool& kept, const std::vector<std::int32_t>& tokens) {
-  RowsOrigin origin;
-  origin.model = "bench";
-  const auto until = Clock::now() + std::chrono::seconds(10);
-  auto start = Clock::now();
-  while (!kept.peers->begin(1, origin, tokens, {}, engine_clock()) && Clock::now() < until) {
-    std::this_thread::yield();  // until the other side is heard
-    start = Clock::now();
-  }
-  std::vector<PageSource::Ready> ready;
-  while (ready.empty() && Clock::now() < until)
-    kept.peers->poll(engine_clock(), ready, std::chrono::milliseconds(100));
-  const double took = seconds_since(start);
-  const std::size_t page_tokens = kept.pool->shape().page_tokens;
-  if (ready.empty() || ready[0].tokens != tokens.size() / page_tokens * page_tokens) {
-    std::fprintf(stderr, "only %zu tokens came\n", ready.empty() ? 0 : ready[0].tokens);
-    std::exit(1);
-  }
-  return took;
-}
-
-/// A prompt's pages, each with what stands at its place in `content`: from their keys on.
-double put_pages(KvPool& pool, const std::vector<std::int32_t>& tokens,
-                 const std::vector<float>& content) {
-  const auto start = Clock::now();
-  RowsOrigin origin;
-  origin.model = "bench";
-  const std::vector<PageKey> keys = pool.keys_of(origin, tokens);
-  std::vector<const std::byte*> contents;
-  for (std::size_t i = 0; i < keys.size(); ++i)
-    contents.push_back(reinterpret_cast<const std::byte*>(content.data()) +
-                       i * pool.shape().page_bytes());
-  Sequence behind = pool.open({});
-  if (pool.put(behind, keys, contents) != keys.size()) std::exit(1);
-  return seconds_since(start);
-}
-
-std::vector<float> content_of(std::size_t bytes) {
-  std::vector<float> content(bytes / sizeof(float));
-  for (std::size_t i = 0; i < content.size(); ++i) content[i] = static_cast<float>(i % 8191);
-  return content;
-}
 
 /// Two prompts that share no page.
 std::vector<std::vector<std::int32_t>> two_prompts() {
@@ -256,9 +120,9 @@ void bench_bytes(const char* name, const Way& way, const std::string& folder) {
         serve_raw(listener);
         wait_for_end(end);
       },
-      [&](pid_t child) {
+      [&](const Other& child) {
         const int socket = dialed(tcp, raw, 47313);
-        const Rounds rounds = pull_by_turns(way, socket, child);
+        const Rounds rounds = pull_by_turns(way, socket, child.process);
         close(socket);
         const auto rate = [](double seconds) { return all_bytes / seconds / 1e9; };
         const auto [least, most] = std::ranges::minmax(rounds.ratios);
@@ -276,24 +140,6 @@ void bench_bytes(const char* name, const Way& way, const std::string& folder) {
                       rate(median(rounds.pulled)) / (other / 1e9));
         std::fflush(stdout);
       });
-}
-
-Way ipc_way(const std::string& folder, std::size_t shared_bytes) {
-  return {"ipc://" + folder + "/0", "ipc://" + folder + "/1", shared_bytes};
-}
-
-Way mapped_way(const std::string& folder) {
-  Way way = ipc_way(folder, 0);
-  way.is_mapped = true;
-  return way;
-}
-
-Way tcp_way(bool is_read, bool is_encrypted = false) {
-  const int port = is_encrypted ? 47319 : is_read ? 47311 : 47317;  // several may run at once
-  const std::string host = "tcp://127.0.0.1:";
-  Way way{host + std::to_string(port), host + std::to_string(port + 1)};
-  if (is_read) way.tcp = TcpMemoryOptions{.host = "127.0.0.1", .is_encrypted = is_encrypted};
-  return way;
 }
 
 void bench_ipc(const std::string& folder) {
@@ -334,7 +180,7 @@ void bench_ucx(const std::string& devices, const std::string& folder) {
         for (const auto& tokens : prompts) put_pages(*kept.pool, tokens, content_of(all_bytes));
         if (write(ready, "x", 1) == 1) wait_for_end(end);
       },
-      [&](pid_t) {
+      [&](const Other&) {
         const std::unique_ptr<PeerPort> port = port_of(way, 1);
         // Each prompt takes the other's place.
         KeptPool kept = among(small_pages, pages, *port);
@@ -370,106 +216,6 @@ void bench_ucx(const std::string& devices, const std::string& folder) {
             median(pulled) / median(same), median(large), median(pulled) / median(large),
             median(two), median(pulled) / median(two));
       });
-}
-
-constexpr KvShape turn_shapes[] = {small_pages, {8, 1024, 16}, {32, 4096, 16}};
-constexpr std::int32_t singles_most = 21;  // prompts of one page, numbered from 1 on
-constexpr std::int32_t unmeasured =
-    singles_most + 1;  // another: where pages stand is heard amid it
-
-std::string name_of(const KvShape& shape) { return "bench-" + std::to_string(shape.page_bytes()); }
-
-std::vector<std::int32_t> tokens_of_pages(const KvShape& shape, std::size_t count,
-                                          std::int32_t prompt) {
-  return tokens_of(count * shape.page_tokens + 1, prompt);
-}
-
-void serve_turns(const Way& way, int ready, int end) {
-  const std::unique_ptr<PeerPort> port = port_of(way, 0);
-  const std::vector<float> content = content_of(all_bytes);
-  std::vector<KeptPool> kept;
-  for (const KvShape& shape : turn_shapes) {
-    const std::size_t count = all_bytes / shape.page_bytes();
-    kept.push_back(among(shape, count + unmeasured, *port, name_of(shape)));
-    put_pages(*kept.back().pool, tokens_of_pages(shape, count, 0), content);
-    for (std::int32_t one = 1; one <= unmeasured; ++one)
-      put_pages(*kept.back().pool, tokens_of_pages(shape, 1, one), content);
-  }
-  if (write(ready, "x", 1) == 1) wait_for_end(end);
-}
-
-/// Seconds of each repetition. Several pages: each time into another pool, which was touched.
-std::vector<double> take_turn(PeerPort& port, bool get, bool is_read, const KvShape& shape,
-                              std::size_t count, std::int32_t repeats,
-                              const std::vector<float>& content) {
-  std::vector<double> took;
-  KeptPool kept;
-  for (std::int32_t i = 0; i < repeats; ++i) {
-    if (i == 0 || count > 1) {
-      kept = {};  // its name is free before the next has it
-      kept = among(shape, count > 1 ? count : unmeasured, port, name_of(shape));
-      std::memset(kept.pool->place(0), 0, kept.pool->pages() * shape.page_bytes());
-      if (get && count == 1) (void)pull_pages(kept, tokens_of_pages(shape, 1, unmeasured));
-    }
-    const auto tokens = tokens_of_pages(shape, count, count > 1 ? 0 : i + 1);
-    const std::uint64_t read_before = kept.peers->counts().read;
-    took.push_back(get ? pull_pages(kept, tokens) : put_pages(*kept.pool, tokens, content));
-    const std::uint64_t read = kept.peers->counts().read - read_before;
-    if (read != (get && is_read ? count : 0)) {
-      std::fprintf(stderr, "pages came by another way\n");
-      std::exit(1);
-    }
-  }
-  return took;
-}
-
-/// As the peers' objects are: the owner of a page sums it when it is first read.
-void read_singles(PeerPort& port) {
-  for (const KvShape& shape : turn_shapes) {
-    KeptPool kept = among(shape, unmeasured, port, name_of(shape));
-    for (std::int32_t one = 1; one <= unmeasured; ++one)
-      (void)pull_pages(kept, tokens_of_pages(shape, 1, one));
-  }
-}
-
-int turns(const std::string& way_name, const std::string& folder) {
-  Way way{"ipc://" + folder + "/0", "ipc://" + folder + "/1"};
-  if (way_name.starts_with("tcp"))
-    way = tcp_way(way_name != "tcp-messages", way_name == "tcp-encrypted");
-  if (way_name == "ipc") way.shared_bytes = std::size_t{128} << 20U;
-  if (way_name == "ucx") way.ucx = UcxOptions{};
-  way.is_mapped = way_name == "mapped";
-  int status = 0;
-  beside([&](int ready, int end) { serve_turns(way, ready, end); },
-         [&](pid_t) {
-           const std::unique_ptr<PeerPort> port = port_of(way, 1);
-           const std::vector<float> content = content_of(all_bytes);
-           read_singles(*port);
-           for (std::string line; status == 0 && std::getline(std::cin, line);) {
-             std::istringstream words(line);
-             std::string what;
-             std::size_t size = 0, count = 0;
-             std::int32_t repeats = 0;
-             words >> what >> size >> count >> repeats;
-             const auto* shape = std::ranges::find(turn_shapes, size, &KvShape::page_bytes);
-             if ((what != "get" && what != "put") || shape == std::end(turn_shapes) ||
-                 repeats < 1 || (count != 1 && count != all_bytes / size) ||
-                 (count == 1 && repeats > singles_most)) {
-               std::fprintf(stderr, "bench_page_pull: cannot do '%s'\n", line.c_str());
-               status = 2;
-               continue;
-             }
-             // Few bytes are not read where they stand, but out of memory that is mapped.
-             const bool get = what == "get", is_small = size * count <= KvPeers::early_most;
-             const bool is_read = way.is_mapped || ((way.tcp || way.ucx) && !is_small);
-             for (const double one :
-                  take_turn(*port, get, is_read, *shape, count, repeats, content))
-               std::printf("%.9f ", one);
-             std::puts("");
-             std::fflush(stdout);
-           }
-         });
-  return status;
 }
 
 /// Until its first token.
@@ -516,7 +262,7 @@ void bench_first_token(const std::string& path, std::size_t tokens, const std::s
         if (write(ready, "x", 1) != 1) return;
         wait_for_end(end);
       },
-      [&](pid_t) {
+      [&](const Other&) {
         const Model model = Model::open(path).value();
         const std::unique_ptr<PeerPort> port = port_of(way, 1);
         std::vector<double> pulled, alone, ahead, preload;

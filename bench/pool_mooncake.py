@@ -62,6 +62,7 @@ class Use:
             took.append(self.write(keys, size, host))
             if count > 1 or len(took) == repeats:
                 self.check_place(keys[0], host)
+                self.check_content(keys, size)
             said = self.store.batch_remove(keys, True)
             assert not any(said), f"removal: {set(said)}"
         return took
@@ -72,6 +73,12 @@ class Use:
     def check_place(self, key, host):
         """What was preferred is where it is: else another thing would be measured."""
         assert (self.place(key) == self.far) == (host == HOLDER), f"{key} is at {self.place(key)}, not at {host}"
+
+    def check_content(self, keys, size):
+        self.target.clear()
+        said = self.store.batch_get_into(keys, places(self.target.base, size, len(keys)), [size] * len(keys))
+        assert all(got == size for got in said), f"get of {len(keys)} objects: {set(said)}"
+        assert self.target.bytes[:size * len(keys)] == self.source.bytes[:size * len(keys)], "other bytes were given"
 
     def place(self, key):
         descriptor = self.store.get_replica_desc(key)[0].get_memory_descriptor().buffer_descriptor

@@ -62,8 +62,16 @@ class Use:
         return took
 
     def give(self, size, count, repeats):
-        self.memory.bytes[:] = self.expected  # what the other has, for its reads
-        return self.run("WRITE", size, count, repeats)
+        """What comes is read back, and what the other had before is written again; neither is timed."""
+        given = self.expected[size // 2:] + self.expected[:size // 2]
+        self.memory.bytes[:] = given
+        took = self.run("WRITE", size, count, repeats)
+        self.memory.clear()
+        self.run("READ", size, count, 1)
+        assert self.memory.bytes[:size * count] == given[:size * count], "other bytes were given"
+        self.memory.bytes[:] = self.expected
+        self.run("WRITE", size, count, 1)
+        return took
 
 
 def main():

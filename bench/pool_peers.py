@@ -8,10 +8,16 @@ The peers' packages are installed from PyPI into DIR, or into a temporary folder
 
     get    from the other process into this one's memory
     put    into this process's own memory, where others find it from now on
-    give   into the other process's memory; ours: put here, then pulled from there (there is no pushing)
+    give   from memory of this process's that the peer's way has (a pool's, a registered buffer) into the other's
+
+`give` begins where the bytes stand in that memory already, as an engine or a program writes them there, and ends when
+the other process has them. There is no pushing in ours: pages are published here, the other process is told through a
+pipe, finds and pulls them, verifies each, and says so through another; all of that is timed. Mooncake's is a put into
+the other process's segment, NIXL's a write to an address that it knows, into memory that nobody else uses; nobody there
+is told, and nothing is verified in that time: what came is compared behind it.
 
 Ours names pages by their content (HMAC-SHA-256), asks the other who has them, checks what came (CRC-32C) and puts it
-into the pool, which is a copy more. Mooncake's store asks its master (a third process) where an object is, and checks
+into the pool, which gives up others for it. Mooncake's store asks its master (a third process) where an object is, and checks
 no bytes. NIXL moves bytes between known addresses: nobody looks anything up or checks. Ours runs over tcp, ipc in messages,
 and ipc through memory that both have; Mooncake's over TCP, its only way here; NIXL's UCX over tcp, and by the ways
 within a computer (posix, sysv, cma). Of a peer's settings the best one counts. Without PyPI the exit status is 77: skipped.
@@ -36,6 +42,11 @@ PACKAGES = {"mooncake": [["mooncake-transfer-engine-non-cuda==0.3.13.post1"]],
 HERE = pathlib.Path(__file__).resolve().parent
 ALL = 64 << 20
 SIZES = 64 << 10, 1 << 20, 16 << 20
+TIMED = {"get": "ours from the question or the look at the other's directory on, verified, in a pool; theirs a read of "
+                "known addresses (NIXL) or names (Mooncake)",
+         "put": "from memory to where others find it; ours with the copy into the pool",
+         "give": "from where it stands in the pool or in registered memory; ours published, told, pulled and verified by "
+                 "the other process, and said; theirs written there, and neither told nor verified in that time"}
 PATIENCE = 60  # seconds for one answer
 SKIPPED = 77
 
@@ -115,8 +126,6 @@ class System:
 
     def median(self, op, size, count):
         """None: it has no such operation."""
-        if self.owner == "ours" and op == "give":
-            return self.median("put", size, count) + self.median("get", size, count)
         return statistics.median(self.times[op, size, count]) if op in self.ops else None
 
     def end(self):
@@ -193,8 +202,8 @@ def reaches_pypi(folder):
 
 def systems(options, venvs, folder):
     """Ours, then what could be installed; and the errors of the rest."""
-    made = [System("ours", "tcp" if way.startswith("tcp") else "memory", f"over {name}", ("get", "put"),
-                   lambda way=way: ours(options.program, way, folder))
+    made = [System("ours", "tcp" if way.startswith("tcp") else "memory", f"over {name}",
+                   ("get", "put", "give"), lambda way=way: ours(options.program, way, folder))
             for way, name in (("tcp", "tcp"), ("tcp-messages", "tcp in messages"), ("messages", "ipc in messages"),
                               ("ipc", "ipc in shared memory"), ("mapped", "ipc, mapped"))]
     errors = 0
@@ -230,7 +239,8 @@ def measure(made, rounds, sizes):
 def report(made, sizes):
     print(f"{'':28}{'64 MiB in one call':>44}{'one object':>34}")
     good = [system for system in made if system.error is None]
-    for op in ("get", "put", "give"):
+    for op, is_what in TIMED.items():
+        print(f"{op}: {is_what}")
         for size in sizes:
             several = ALL // size
             print(f"{op}, {size >> 10} KiB")

@@ -18,6 +18,11 @@ void ReadEnds::tell(std::vector<RemoteRegion::Ended> ended) {
   if (listener_ != nullptr) listener_->reads_ended(std::move(ended));
 }
 
+void ReadEnds::tell_answer(std::uint64_t number, Ref<Buffer> answer) {
+  const std::shared_lock lock(told_);
+  if (listener_ != nullptr) listener_->answered(number, std::move(answer));
+}
+
 void ReadEnds::close() {
   const std::lock_guard lock(told_);  // behind those that are told of now
   listener_ = nullptr;

@@ -29,6 +29,7 @@ class ReadEnds {
   /// Unheard once it is closed.
   void tell(std::uint64_t number, Ref<Buffer> bytes, std::optional<std::uint32_t> sum);
   void tell(std::vector<RemoteRegion::Ended> ended);
+  void tell_answer(std::uint64_t number, Ref<Buffer> answer);
   /// The listener is not called any more when this has returned.
   void close();
 

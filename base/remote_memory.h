@@ -22,9 +22,21 @@
 
 namespace sluice {
 
+/// Answers what the readers of a region ask of its owner, beside reading it.
+class RegionGuide {
+ public:
+  virtual ~RegionGuide() = default;
+  /// On threads of the memory's, one at a time; must return soon. `question`: anything. Appends at
+  /// most `RemoteRegion::answer_most` bytes; nothing: it is not answered.
+  virtual void answer(std::span<const std::byte> question, std::vector<std::byte>& answer) = 0;
+};
+
 /// A region of another process. When it goes, what is being read of it ends unheard.
 class RemoteRegion {
  public:
+  static constexpr std::size_t question_most = std::size_t{16} << 10U;
+  static constexpr std::size_t answer_most = std::size_t{512} << 10U;
+
   struct Part {
     std::uint64_t offset = 0;
     std::size_t size = 0;
@@ -52,6 +64,11 @@ class RemoteRegion {
     virtual void reads_ended(std::vector<Ended> ended) {
       for (Ended& one : ended) read_ended(one.number, std::move(one.bytes), one.sum);
     }
+    /// To a question of `ask`; null: there is no answer.
+    virtual void answered(std::uint64_t number, Ref<Buffer> answer) {
+      static_cast<void>(number);
+      static_cast<void>(answer);
+    }
   };
 
   virtual ~RemoteRegion() = default;
@@ -64,6 +81,13 @@ class RemoteRegion {
   /// So each of them; where the region is near and they are small they end before this returns.
   virtual void read_all(std::vector<Read> reads) {
     for (Read& one : reads) read(one.number, one.first, one.then, std::move(one.to));
+  }
+  /// Asks its owner something, not nothing and at most `question_most` bytes, by the way on which
+  /// it is read, if that rests. Never blocks. It ends once, as a read. False: it is not asked.
+  virtual bool ask(std::uint64_t number, std::span<const std::byte> question) {
+    static_cast<void>(number);
+    static_cast<void>(question);
+    return false;
   }
   /// This process copies from it.
   virtual bool is_near() const { return false; }
@@ -82,6 +106,12 @@ class RemoteMemory {
   virtual Result<Ref<Buffer>> make(std::size_t size) = 0;
   /// What a reader of a region of `make` needs; of no use in another life of this process.
   virtual Result<std::vector<std::byte>> key(const Ref<Buffer>& region) = 0;
+  /// Who answers what is asked of a region of `make` from now on, where its readers can ask by the
+  /// way on which they read; null: nobody. Who did so is not called any more when this returns.
+  virtual void guide(const Ref<Buffer>& region, RegionGuide* guide) {
+    static_cast<void>(region);
+    static_cast<void>(guide);
+  }
   /// Of bytes that their maker is trusted with. Borrows the listener until the region goes, which
   /// is before this. Errors: corrupt; they are no key. Whether it can be reached shows in reads.
   virtual Result<std::unique_ptr<RemoteRegion>> reach(std::span<const std::byte> key,

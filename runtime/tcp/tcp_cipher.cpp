@@ -22,9 +22,10 @@ Cipher::Cipher(Use use, Purpose of, const Mac& key)
     context_.reset();
 }
 
-bool Cipher::begin() {
+bool Cipher::begin(Kind kind) {
   std::array<unsigned char, 12> nonce{};
   nonce[0] = static_cast<unsigned char>(of_);
+  nonce[1] = static_cast<unsigned char>(kind);
   for (std::size_t i = 0; i < 8; ++i)
     nonce[4 + i] = static_cast<unsigned char>(records_ >> (8 * i));
   ++records_;

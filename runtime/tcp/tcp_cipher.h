@@ -1,9 +1,9 @@
 // Records of one direction of a connection, encrypted and authenticated: AES-256-GCM.
 //
-// A key is of one connection and one direction; the nonce says the direction and counts the
-// records. So none is used twice, and a record that was changed, left out, repeated or sent back is
-// no record. A record may be given in parts. Thread: one. Errors: `false`; the connection is to
-// end. Source: NIST SP 800-38D.
+// A key is of one connection and one direction; the nonce says the direction and the record's kind,
+// and counts the records. So none is used twice, and a record that was changed, left out, repeated
+// or sent back is no record. A record may be given in parts. Thread: one. Errors: `false`; the
+// connection is to end. Source: NIST SP 800-38D.
 #pragma once
 
 #include <openssl/evp.h>
@@ -23,7 +23,9 @@ class Cipher {
   /// `of`: the records of a key of this purpose.
   Cipher(Use use, Purpose of, const Mac& key);
 
-  bool begin();
+  /// `kind`: what the record is; it is no record of another kind.
+  enum class Kind : std::uint8_t { bytes, question };
+  bool begin(Kind kind = Kind::bytes);
   /// `to` has room for as much; it may be `from`.
   bool add(std::span<const std::byte> from, std::byte* to);
   /// Of one that seals: writes the tag.

@@ -40,6 +40,16 @@ std::shared_ptr<Region> Region::make(std::size_t size) {
 
 Region::~Region() { ::munmap(mapped_, mapped_bytes_); }
 
+void Region::guide(RegionGuide* guide) {
+  const std::lock_guard lock(guided_);
+  guide_ = guide;
+}
+
+void Region::answer(std::span<const std::byte> question, std::vector<std::byte>& answer) const {
+  const std::lock_guard lock(guided_);
+  if (guide_ != nullptr) guide_->answer(question, answer);
+}
+
 Grants::Made Grants::make(std::shared_ptr<const Region> region) {
   Made made;
   fill_random(reinterpret_cast<std::byte*>(made.secret.data()), made.secret.size());

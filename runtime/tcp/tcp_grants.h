@@ -13,7 +13,10 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <span>
+#include <vector>
 
+#include "base/remote_memory.h"
 #include "runtime/tcp/tcp_key.h"
 
 namespace sluice::tcp {
@@ -35,12 +38,18 @@ class Region {
   bool is_gone() const { return is_gone_.load(std::memory_order_acquire); }
   void let_go() { is_gone_.store(true, std::memory_order_release); }
 
+  /// Who answers from now on; null: nobody. Who did so does not any more when this has returned.
+  void guide(RegionGuide* guide);
+  void answer(std::span<const std::byte> question, std::vector<std::byte>& answer) const;
+
  private:
   std::byte* const data_;
   const std::size_t size_;
   void* const mapped_;
   const std::size_t mapped_bytes_;
   std::atomic<bool> is_gone_{false};
+  mutable std::mutex guided_;  // held while it answers
+  RegionGuide* guide_ = nullptr;
 };
 
 class Grants {

@@ -12,7 +12,7 @@ namespace sluice::tcp {
 
 namespace {
 
-constexpr std::uint64_t magic = 0x31525054'43554c53;  // "SLUCTPR1": another layout has another
+constexpr std::uint64_t magic = 0x32525054'43554c53;  // "SLUCTPR2": another layout has another
 constexpr std::size_t fixed_bytes = 8 + 8 + 8 + 1 + 32 + 2;
 constexpr std::size_t host_most = 64;
 

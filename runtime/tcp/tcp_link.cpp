@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/check.h"
 #include "base/little_endian.h"
 
 namespace sluice::tcp {
@@ -21,11 +22,11 @@ std::span<std::byte> Link::Asked::from(std::size_t at) const {
                        : std::span(bytes->data() + (at - placed()), size() - at);
 }
 
-std::vector<std::uint64_t> Link::unended() const {
-  std::vector<std::uint64_t> numbers;
+std::vector<Link::Ended> Link::unended() const {
+  std::vector<Ended> all;
   for (const auto* const some : {&waiting_, &unsent_})
-    for (const Asked& one : *some) numbers.push_back(one.number);
-  return numbers;
+    for (const Asked& one : *some) all.push_back({one.number, {}, one.is_answer});
+  return all;
 }
 
 void Link::give_up() {
@@ -47,14 +48,31 @@ void Link::make_frames() {
       waiting_.push_back(std::move(unsent_.front()));
       unsent_.pop_front();
     }
-    if (!seals_) continue;
-    const std::size_t size = out_.size() - at;
-    out_.resize(out_.size() + tag_bytes);
-    const std::span<std::byte> said = std::span(out_).subspan(at, size);
-    if (!seals_->begin() || !seals_->add(said, said.data()) ||
-        !seals_->seal(std::span<std::byte, tag_bytes>(said.data() + size, tag_bytes)))
-      state_ = State::broken;
+    seal(at, Cipher::Kind::bytes);
   }
+}
+
+/// What is to be sent from there on, where it is sealed at all.
+void Link::seal(std::size_t at, Cipher::Kind kind) {
+  if (!seals_) return;
+  const std::size_t size = out_.size() - at;
+  out_.resize(out_.size() + tag_bytes);
+  const std::span<std::byte> said = std::span(out_).subspan(at, size);
+  if (!seals_->begin(kind) || !seals_->add(said, said.data()) ||
+      !seals_->seal(std::span<std::byte, tag_bytes>(said.data() + size, tag_bytes)))
+    state_ = State::broken;
+}
+
+void Link::ask_owner(std::uint64_t number, std::span<const std::byte> question) {
+  SLUICE_CHECK(rests() && !question.empty() && question.size() <= RemoteRegion::question_most);
+  out_.clear();
+  sent_ = 0;
+  append_little_endian(question_mark | question.size(), 4, out_);
+  out_.insert(out_.end(), question.begin(), question.end());
+  seal(4, Cipher::Kind::question);
+  Asked length{number, {{0, length_bytes}, {}}, {}};
+  length.is_answer = length.is_length = true;
+  waiting_.push_back(std::move(length));
 }
 
 std::span<const std::byte> Link::to_send() {
@@ -96,6 +114,7 @@ std::size_t Link::rooms(Rooms& rooms) {
     if (!has_memory(*one)) return 0;
     for (; at < one->size(); at += rooms[count++].size()) rooms[count] = one->from(at);
     at = 0;
+    if (one->is_length) break;  // what is behind it is not known
   }
   return count;
 }
@@ -158,11 +177,24 @@ void Link::took(std::size_t bytes) {
 /// So much more, in the order of those that wait.
 void Link::took_answers(std::size_t bytes) {
   got_ += bytes;
-  while (!waiting_.empty() && got_ >= waiting_.front().size()) {
+  while (state_ == State::open && !waiting_.empty() && got_ >= waiting_.front().size()) {
     got_ -= waiting_.front().size();
-    ended_.push_back({waiting_.front().number, std::move(waiting_.front().bytes)});
-    waiting_.pop_front();
+    end_first();
   }
+}
+
+/// It has come; or, of an answer, its length has.
+void Link::end_first() {
+  Asked& first = waiting_.front();
+  if (std::exchange(first.is_length, false)) {
+    const std::size_t size = little_endian({first.bytes->data(), length_bytes});
+    first.bytes = {};
+    first.request.first.size = size;
+    if (size > RemoteRegion::answer_most) state_ = State::broken;
+    if (size != 0) return;
+  }
+  ended_.push_back({first.number, std::move(first.bytes), first.is_answer});
+  waiting_.pop_front();
 }
 
 }  // namespace sluice::tcp

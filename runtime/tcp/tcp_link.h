@@ -26,7 +26,8 @@ class Link {
  public:
   struct Ended {
     std::uint64_t number = 0;
-    Ref<Buffer> bytes;  // without those that had a place
+    Ref<Buffer> bytes;  // without those that had a place; of a question null: no answer
+    bool is_answer = false;
   };
   using Rooms = std::array<std::span<std::byte>, 8>;
 
@@ -36,13 +37,17 @@ class Link {
   /// `to`: where the first part goes; null: it has no place. Requires: it is within the region, and
   /// not empty; the place has its size.
   void ask(std::uint64_t number, const Request& request, Ref<Buffer> to = {});
+  /// Asks the owner something. Requires: it rests, and there is something, not too much.
+  void ask_owner(std::uint64_t number, std::span<const std::byte> question);
+  /// Nothing is under way on it.
+  bool rests() const { return is_open() && asked() == 0 && sent_ == out_.size(); }
   /// The owner has proved itself.
   bool is_open() const { return state_ == State::open; }
   /// It is to be closed; what was asked for and has not ended, does not any more.
   bool is_broken() const { return state_ == State::broken; }
   std::size_t asked() const { return unsent_.size() + waiting_.size(); }
-  /// Numbers of those.
-  std::vector<std::uint64_t> unended() const;
+  /// Those, without bytes.
+  std::vector<Ended> unended() const;
   /// It is broken from now on, and has nothing that is asked for.
   void give_up();
 
@@ -64,6 +69,8 @@ class Link {
     Request request;
     Ref<Buffer> to;
     Ref<Buffer> bytes = {};  // of all else, when its turn comes
+    bool is_answer = false;  // to a question,
+    bool is_length = false;  // of which the length comes first
     std::size_t size() const { return request.first.size + request.then.size; }
     std::size_t placed() const { return to ? request.first.size : 0; }
     /// From the byte `at` on, as far as they stand together.
@@ -74,6 +81,8 @@ class Link {
   void take_welcome();
   void make_frames();
   bool open_record();
+  void seal(std::size_t at, Cipher::Kind kind);
+  void end_first();
 
   const Key key_;
   const std::shared_ptr<Landing> landing_;

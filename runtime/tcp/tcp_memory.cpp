@@ -42,6 +42,12 @@ class OtherRegion final : public RemoteRegion {
     const Connection& one = connections_[next_++ % connections_.size()];
     one.reader->read(one.number, number, {first, then}, std::move(to));
   }
+  bool ask(std::uint64_t number, std::span<const std::byte> question) override {
+    SLUICE_CHECK(!question.empty() && question.size() <= question_most);
+    return std::ranges::any_of(connections_, [&](const Connection& one) {
+      return one.reader->ask(one.number, number, question);
+    });
+  }
 
  private:
   struct Connection {
@@ -74,10 +80,18 @@ class TcpMemory final : public RemoteMemory {
     return encode(owner_->grant(static_cast<const OwnRegion&>(*region).region()));
   }
 
+  void guide(const Ref<Buffer>& region, RegionGuide* guide) override {
+    SLUICE_CHECK(region && region->keeper() == owner_.get());
+    static_cast<const OwnRegion&>(*region).region()->guide(guide);
+  }
+
   Result<std::unique_ptr<RemoteRegion>> reach(std::span<const std::byte> key,
                                               RemoteRegion::Listener& listener) override {
     std::optional<tcp::Key> read = tcp::decode(key);
-    if (!read) return Error{ErrorCode::corrupt, "the key of memory is none of a tcp socket"};
+    if (!read)
+      return Error{ErrorCode::corrupt,
+                   "the key of memory is none of a tcp socket, or "
+                   "of another version"};
     if (read->is_encrypted != options_.is_encrypted ||
         (!options_.is_encrypted && !tcp::is_loopback(read->owner.host)))
       return Error{ErrorCode::corrupt, "the memory at " + read->owner.host + " is read " +

@@ -82,11 +82,32 @@ bool Reader::ask_now(Read& read) {
                    read.request.first.size + read.request.then.size > 0;
   if (can) {
     Connection& one = it->second;
-    give_time(one);
     one.link.ask(read.number, read.request, std::move(read.to));
-    one.is_over = !send_some(one) || one.link.is_broken();
-    has_moved_ = true;
-    if (one.is_over) waiter_->ring();
+    send_now(one);
+  }
+  leave_connections();
+  return can;
+}
+
+void Reader::send_now(Connection& one) {
+  give_time(one);
+  one.is_over = !send_some(one) || one.link.is_broken();
+  has_moved_ = true;
+  if (one.is_over || waits_long_) waiter_->ring();
+}
+
+bool Reader::ask(std::uint64_t connection, std::uint64_t number,
+                 std::span<const std::byte> question) {
+  if (taken_.test_and_set(std::memory_order_acquire)) {
+    put(Question{connection, number, {question.begin(), question.end()}});
+    return true;
+  }
+  const auto it = connections_.find(connection);
+  const bool can = it != connections_.end() && it->second.socket && it->second.link.rests() &&
+                   !it->second.remote->has_failed();
+  if (can) {
+    it->second.link.ask_owner(number, question);
+    send_now(it->second);
   }
   leave_connections();
   return can;
@@ -160,10 +181,21 @@ void Reader::perform(Read& read) {
   if (!can_be || is_empty || one.remote->has_failed()) {
     read.to = Ref<Buffer>();  // nothing is written there
     const bool is_read = can_be && is_empty && !one.remote->has_failed();
-    return one.remote->tell(read.number, is_read ? landing_->take(0) : Ref<Buffer>());
+    return one.remote->tell({read.number, is_read ? landing_->take(0) : Ref<Buffer>()});
   }
   if (one.link.is_open() && one.link.asked() == 0) give_time(one);
   one.link.ask(read.number, read.request, std::move(read.to));
+  one.has_changed = true;
+}
+
+void Reader::perform(const Question& question) {
+  const auto it = connections_.find(question.connection);
+  if (it == connections_.end()) return;
+  Connection& one = it->second;
+  if (!one.socket || !one.link.rests() || one.remote->has_failed())
+    return one.remote->tell({question.number, {}, true});
+  give_time(one);
+  one.link.ask_owner(question.number, question.text);
   one.has_changed = true;
 }
 
@@ -222,8 +254,7 @@ bool Reader::send_some(Connection& one) {
 }
 
 void Reader::tell_ended(Connection& one) {
-  for (Link::Ended& ended : one.link.take_ended())
-    one.remote->tell(ended.number, std::move(ended.bytes));
+  for (Link::Ended& ended : one.link.take_ended()) one.remote->tell(std::move(ended));
 }
 
 /// For good: all that is asked of the region from now on ends without bytes.
@@ -231,9 +262,9 @@ void Reader::fail(Connection& one) {
   one.remote->fail();
   one.socket = OwnedFile();
   tell_ended(one);
-  const std::vector<std::uint64_t> unended = one.link.unended();
+  std::vector<Link::Ended> unended = one.link.unended();
   one.link.give_up();  // nothing is written into their places any more
-  for (const std::uint64_t number : unended) one.remote->tell(number, {});
+  for (Link::Ended& ended : unended) one.remote->tell(std::move(ended));
 }
 
 bool Reader::is_timed(const Connection& one) {

@@ -31,10 +31,13 @@ class Remote {
   const Key& key() const { return key_; }
   bool has_failed() const { return has_failed_.load(std::memory_order_relaxed); }
   void fail() { has_failed_.store(true, std::memory_order_relaxed); }
-  /// Unheard once it is closed.
-  void tell(std::uint64_t number, Ref<Buffer> bytes) { ends_.tell(number, std::move(bytes), {}); }
   /// Its listener is not called any more when this has returned.
   void close() { ends_.close(); }
+  /// Unheard once it is closed.
+  void tell(Link::Ended ended) {
+    ended.is_answer ? ends_.tell_answer(ended.number, std::move(ended.bytes))
+                    : ends_.tell(ended.number, std::move(ended.bytes), {});
+  }
 
  private:
   const Key key_;
@@ -55,6 +58,8 @@ class Reader {
   /// Begins a connection, of which the number is told.
   std::uint64_t open(std::shared_ptr<Remote> remote);
   void read(std::uint64_t connection, std::uint64_t number, const Request& request, Ref<Buffer> to);
+  /// False: it is not asked, for the connection does not rest.
+  bool ask(std::uint64_t connection, std::uint64_t number, std::span<const std::byte> question);
   void close(std::uint64_t connection);
 
  private:
@@ -68,10 +73,14 @@ class Reader {
     Request request;
     Ref<Buffer> to;
   };
+  struct Question {
+    std::uint64_t connection = 0, number = 0;
+    std::vector<std::byte> text;
+  };
   struct Close {
     std::uint64_t connection = 0;
   };
-  using Command = std::variant<Open, Read, Close>;
+  using Command = std::variant<Open, Read, Question, Close>;
   struct Connection {
     std::uint64_t number = 0;
     std::shared_ptr<Remote> remote;
@@ -94,7 +103,10 @@ class Reader {
   void take_commands();
   void perform(Open& open);
   void perform(Read& read);
+  void perform(const Question& question);
   void perform(const Close& close);
+  /// Of one that has been asked for something by another thread.
+  void send_now(Connection& one);
   void move(Connection& one, bool can_read);
   void receive_some(Connection& one);
   /// False: it has ended.

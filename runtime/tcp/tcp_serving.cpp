@@ -12,26 +12,25 @@ namespace {
 /// Sealed records that stand together before they are sent.
 constexpr std::size_t sealed_at_once = std::size_t{64} << 10U;
 
-/// Of the answer to a request, the bytes [at, at + size): at most one piece of each part.
-std::array<std::span<const std::byte>, 2> part_of(const Region& region, const Request& request,
-                                                  std::size_t at, std::size_t size) {
-  const std::size_t of_first =
-      at < request.first.size ? std::min(size, request.first.size - at) : 0;
-  const std::size_t in_then = at > request.first.size ? at - request.first.size : 0;
-  return {
-      std::span<const std::byte>(region.data() + request.first.offset + at * (of_first > 0),
-                                 of_first),
-      std::span<const std::byte>(region.data() + request.then.offset + in_then, size - of_first)};
-}
-
 std::size_t size_of(const Request& request) { return request.first.size + request.then.size; }
 
 }  // namespace
 
+/// Of what is owed, the bytes [at, at + size): at most one piece of each part.
+std::array<std::span<const std::byte>, 2> Serving::part_of(const Owed& owed, std::size_t at,
+                                                           std::size_t size) const {
+  const auto& [first, then] = owed.request;
+  const std::byte* const from = owed.is_answer ? answer_.data() : region_->data();
+  const std::size_t of_first = at < first.size ? std::min(size, first.size - at) : 0;
+  const std::size_t in_then = at > first.size ? at - first.size : 0;
+  return {std::span<const std::byte>(from + first.offset + at * (of_first > 0), of_first),
+          std::span<const std::byte>(from + then.offset + in_then, size - of_first)};
+}
+
 std::span<std::byte> Serving::room() {
   const std::size_t whole = state_ == State::hello   ? hello_bytes
                             : state_ == State::proof ? proof_bytes
-                                                     : frame_bytes_most;
+                                                     : frame_most_;
   if (waiting_.size() >= requests_waiting) return {};
   return std::span(in_).subspan(got_, whole - got_);
 }
@@ -50,6 +49,7 @@ bool Serving::took(std::size_t bytes) {
   }
   std::copy(all.begin() + static_cast<std::ptrdiff_t>(done), all.end(), in_.begin());
   got_ -= done;
+  in_.resize(std::max(in_.size(), frame_most_));
   return true;
 }
 
@@ -84,23 +84,59 @@ bool Serving::take_proof(std::span<const std::byte> bytes) {
 }
 
 std::optional<std::size_t> Serving::take_frame(std::span<std::byte> bytes) {
+  frame_most_ = frame_bytes_most;
   if (bytes.size() < 4) return 0;
-  const std::uint64_t count = little_endian(bytes.first(4));
-  if (count == 0 || count > requests_most) return std::nullopt;
-  const std::size_t said = count * request_bytes;
+  const std::uint64_t first = little_endian(bytes.first(4));
+  const bool asks = first >= question_mark;
+  const std::uint64_t count = asks ? first - question_mark : first;
+  if (count == 0 || count > (asks ? RemoteRegion::question_most : requests_most))
+    return std::nullopt;
+  if (asks && !answer_.empty()) return std::nullopt;
+  const std::size_t said = asks ? count : count * request_bytes;
   const std::size_t whole = 4 + said + (is_encrypted_ ? tag_bytes : 0);
-  if (bytes.size() < whole) return 0;
-  const std::span<std::byte> requests = bytes.subspan(4, said);
-  if (opens_ && !(opens_->begin() && opens_->add(requests, requests.data()) &&
+  if (bytes.size() < whole) {
+    frame_most_ = std::max(whole, frame_most_);
+    return 0;
+  }
+  const std::span<std::byte> text = bytes.subspan(4, said);
+  const Cipher::Kind kind = asks ? Cipher::Kind::question : Cipher::Kind::bytes;
+  if (opens_ && !(opens_->begin(kind) && opens_->add(text, text.data()) &&
                   opens_->is_whole(
                       std::span<const std::byte, tag_bytes>(bytes.data() + 4 + said, tag_bytes))))
     return std::nullopt;
-  for (std::size_t i = 0; i < count; ++i) {
-    const Request request = decode_request(requests.subspan(i * request_bytes, request_bytes));
-    if (!is_within(request, region_->size()) || size_of(request) == 0) return std::nullopt;
-    waiting_.push_back(request);
-  }
+  if (asks)
+    take_question(text);
+  else if (!take_requests(text))
+    return std::nullopt;
   return whole;
+}
+
+bool Serving::take_requests(std::span<const std::byte> requests) {
+  for (; !requests.empty(); requests = requests.subspan(request_bytes)) {
+    const Request request = decode_request(requests.first(request_bytes));
+    if (!is_within(request, region_->size()) || size_of(request) == 0) return false;
+    waiting_.push_back({request});
+  }
+  return true;
+}
+
+void Serving::take_question(std::span<const std::byte> question) {
+  answer_.resize(length_bytes);
+  region_->answer(question, answer_);
+  if (answer_.size() > length_bytes + RemoteRegion::answer_most) answer_.resize(length_bytes);
+  const std::size_t size = answer_.size() - length_bytes;
+  for (std::size_t i = 0; i < length_bytes; ++i)
+    answer_[i] = static_cast<std::byte>(size >> (8 * i));
+  waiting_.push_back({{{0, length_bytes}, {}}, true});
+  if (size > 0) waiting_.push_back({{{length_bytes, size}, {}}, true});
+}
+
+/// The first has been sent, or sealed.
+void Serving::pop_owed() {
+  const Owed& owed = waiting_.front();
+  if (owed.is_answer && owed.request.first.offset + owed.request.first.size == answer_.size())
+    answer_.clear();
+  waiting_.pop_front();
 }
 
 /// Records of what is asked for, until there are enough to send.
@@ -108,11 +144,11 @@ bool Serving::seal_some() {
   out_.resize(sealed_at_once + record_most + tag_bytes);
   out_size_ = sent_ = 0;
   while (!waiting_.empty() && out_size_ < sealed_at_once) {
-    const Request& request = waiting_.front();
-    const std::size_t size = piece_of(size_of(request) - said_);
+    const Owed& owed = waiting_.front();
+    const std::size_t whole = size_of(owed.request), size = piece_of(whole - said_);
     if (!seals_->begin()) return false;
     std::byte* to = out_.data() + out_size_;
-    for (const std::span<const std::byte> part : part_of(*region_, request, said_, size)) {
+    for (const std::span<const std::byte> part : part_of(owed, said_, size)) {
       if (!seals_->add(part, to)) return false;
       to += part.size();
       std::atomic_thread_fence(std::memory_order_acquire);  // a stamp is read behind its page
@@ -120,8 +156,8 @@ bool Serving::seal_some() {
     if (!seals_->seal(std::span<std::byte, tag_bytes>(to, tag_bytes))) return false;
     out_size_ += size + tag_bytes;
     said_ += size;
-    if (said_ < size_of(request)) continue;
-    waiting_.pop_front();
+    if (said_ < whole) continue;
+    pop_owed();
     said_ = 0;
   }
   return true;
@@ -135,7 +171,7 @@ std::size_t Serving::pieces(Pieces& pieces) {
   }
   std::size_t count = 0, said = said_;
   for (auto it = waiting_.begin(); it != waiting_.end() && count + 2 <= pieces.size(); ++it) {
-    for (const auto part : part_of(*region_, *it, said, size_of(*it) - said))
+    for (const auto part : part_of(*it, said, size_of(it->request) - said))
       if (!part.empty()) pieces[count++] = part;
     said = 0;
   }
@@ -147,9 +183,9 @@ void Serving::sent(std::size_t bytes) {
     sent_ += bytes;
     return;
   }
-  for (said_ += bytes; !waiting_.empty() && said_ >= size_of(waiting_.front());) {
-    said_ -= size_of(waiting_.front());
-    waiting_.pop_front();
+  for (said_ += bytes; !waiting_.empty() && said_ >= size_of(waiting_.front().request);) {
+    said_ -= size_of(waiting_.front().request);
+    pop_owed();
   }
 }
 

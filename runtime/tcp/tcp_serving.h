@@ -3,8 +3,10 @@
 // Nothing is allocated by what a stranger says, and nothing of a region is said before its reader
 // has proved the secret of its grant. Requests are answered in order, straight from the region's
 // memory, or sealed from there into memory of the connection's. While `requests_waiting` wait, no
-// more are taken. A request beyond the region, or anything else that cannot be, ends the
-// connection. Pure: no socket and no clock. Thread: one. Units: bytes.
+// more are taken. A question is answered by the region's guide as it comes, into memory of the
+// connection's, and none may come before that has been sent. A request beyond the region, or
+// anything else that cannot be, ends the connection. Pure: no socket and no clock. Thread: one.
+// Units: bytes.
 #pragma once
 
 #include <array>
@@ -49,8 +51,18 @@ class Serving {
   enum class State : std::uint8_t { hello, proof, serves };
   bool take_hello(std::span<const std::byte> bytes);
   bool take_proof(std::span<const std::byte> bytes);
+  /// To be sent: of the region's memory, or of the answer to a question.
+  struct Owed {
+    Request request;
+    bool is_answer = false;
+  };
   /// Returns how many bytes the first frame has; 0: it is not here whole. None: it cannot be.
   std::optional<std::size_t> take_frame(std::span<std::byte> bytes);
+  bool take_requests(std::span<const std::byte> requests);
+  void take_question(std::span<const std::byte> question);
+  void pop_owed();
+  std::array<std::span<const std::byte>, 2> part_of(const Owed& owed, std::size_t at,
+                                                    std::size_t size) const;
   bool seal_some();
 
   const Grants& grants_;
@@ -58,11 +70,13 @@ class Serving {
   const Nonce nonce_;
   State state_ = State::hello;
   std::array<std::byte, hello_bytes> hello_{};
-  std::array<std::byte, frame_bytes_most> in_{};
-  std::size_t got_ = 0;  // of `in_`
+  std::vector<std::byte> in_ = std::vector<std::byte>(frame_bytes_most);
+  std::size_t got_ = 0;                        // of `in_`
+  std::size_t frame_most_ = frame_bytes_most;  // of the one that comes
   Secret secret_{};
   std::shared_ptr<const Region> region_;
-  std::deque<Request> waiting_;
+  std::deque<Owed> waiting_;
+  std::vector<std::byte> answer_;  // its length first; empty: none is under way
   std::size_t said_ = 0;  // bytes of the first of them
   std::optional<Cipher> opens_, seals_;
   std::vector<std::byte> out_;           // welcome; records

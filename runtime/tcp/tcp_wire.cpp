@@ -10,7 +10,7 @@ namespace sluice::tcp {
 
 namespace {
 
-constexpr std::uint64_t magic = 0x31444145'525f4c53;  // "SL_READ1": another format has another
+constexpr std::uint64_t magic = 0x32444145'525f4c53;  // "SL_READ2": another format has another
 constexpr std::size_t piece = std::size_t{128} << 10U;
 static_assert(piece + piece / 4 == record_most);
 

@@ -4,8 +4,10 @@
 // it has the grant's secret; the reader proves the same. A proof is a MAC under the secret over
 // both hellos and whose it is, so what was heard is of no use a second time, nor to the other side.
 // Then come requests, in frames of a count and so many of them, and for each request, in their
-// order, the bytes of its two parts. On an encrypted connection a frame's requests, and the bytes
-// of each answer in pieces of `piece_of`, are records: ciphertext, then a tag. Numbers are
+// order, the bytes of its two parts. A frame may be a question for the region's owner instead,
+// marked in place of the count, of which one at a time is under way: its answer is a length and so
+// many bytes. On an encrypted connection a frame's requests, or its question, a length, and the
+// bytes of each answer in pieces of `piece_of`, are records: ciphertext, then a tag. Numbers are
 // little-endian. Units: bytes. Thread: any; no state. Source: ISO/IEC 9798-4, mutual
 // authentication.
 #pragma once
@@ -29,6 +31,10 @@ inline constexpr std::size_t hello_bytes = 56, welcome_bytes = 64, proof_bytes =
 inline constexpr std::size_t tag_bytes = 16;
 inline constexpr std::size_t request_bytes = 32, requests_most = 64;  // of one frame
 inline constexpr std::size_t frame_bytes_most = 4 + requests_most * request_bytes + tag_bytes;
+/// A frame whose first number has this is a question of so many bytes as the rest of it says.
+inline constexpr std::uint64_t question_mark = std::uint64_t{1} << 31U;
+inline constexpr std::size_t question_frame_most = 4 + RemoteRegion::question_most + tag_bytes;
+inline constexpr std::size_t length_bytes = 4;  // before the answer to a question
 inline constexpr std::size_t record_most = std::size_t{160} << 10U;  // without its tag
 
 struct Hello {

@@ -3,7 +3,8 @@
 //
 // Nobody is let in but by the bytes that an honest reader says; an owner says no more than its
 // welcome before; what is sent of a region stands in it; each read ends once at most, with what
-// stands there where nothing was changed, and always where it is encrypted.
+// stands there where nothing was changed, and always where it is encrypted. The same of questions
+// and their answers, of which no more is sent than was made.
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
@@ -50,6 +51,26 @@ class Input {
   std::span<const std::byte> left_;
 };
 
+/// As the question's first byte says: nothing, too much, or the question and more.
+struct Guide final : RegionGuide {
+  std::size_t made = 0;  // bytes, with their lengths
+  void answer(std::span<const std::byte> question, std::vector<std::byte>& answer) override {
+    require(!question.empty() && question.size() <= RemoteRegion::question_most);
+    made += length_bytes;
+    const Bytes said = answer_to(question);
+    answer.insert(answer.end(), said.begin(), said.end());
+    if (said.size() <= RemoteRegion::answer_most) made += said.size();
+  }
+  static Bytes answer_to(std::span<const std::byte> question) {
+    const auto first = std::to_integer<std::size_t>(question[0]);
+    if (first % 8 == 0) return {};
+    Bytes said(question.begin(), question.end());
+    said.resize(first == 255 ? RemoteRegion::answer_most + 1 : said.size() + first * 1000,
+                question.back());
+    return said;
+  }
+};
+
 struct World {
   Grants grants;
   std::shared_ptr<Region> region = Region::make(region_bytes);
@@ -79,7 +100,12 @@ class Conversation {
                   is_encrypted,
                   world().made.secret},
               nonce_of(1), world().landing),
-        serving_(world().grants, is_encrypted, nonce_of(2)) {}
+        serving_(world().grants, is_encrypted, nonce_of(2)) {
+    world().region->guide(&guide_);
+  }
+  ~Conversation() { world().region->guide(nullptr); }
+  Conversation(const Conversation&) = delete;
+  Conversation& operator=(const Conversation&) = delete;
 
   void move(Input& input) {
     const std::uint64_t what = input.number(1);
@@ -87,7 +113,7 @@ class Conversation {
     Bytes& on_way = is_to_owner ? to_owner_ : to_reader_;
     switch (what / 2 % 6) {
       case 0:
-        return ask(input);
+        return is_to_owner ? ask(input) : ask_owner(input);
       case 1:
         say();
         return is_to_owner ? give_owner(input.number(2)) : give_reader(input.number(3));
@@ -142,6 +168,7 @@ class Conversation {
   struct Asked {
     Request request;
     Ref<Buffer> to;  // null: it has no place
+    Bytes question = {};
   };
   static Nonce nonce_of(std::uint8_t first) {
     Nonce nonce{};
@@ -160,6 +187,17 @@ class Conversation {
     const Ref<Buffer> to = number % 2 == 0 ? Buffer::zeros(request.first.size) : Ref<Buffer>();
     asked_.emplace(number, Asked{request, to});
     link_.ask(number, request, to);
+  }
+  void ask_owner(Input& input) {
+    const std::size_t size = input.number(2) % RemoteRegion::question_most + 1;
+    if (asked_.size() == 300 || !link_.rests()) return;
+    const auto some = input.bytes(size);
+    Bytes question(some.begin(), some.end());
+    question.resize(size, std::byte{5});
+    const std::uint64_t number = asked_.size() + 1;
+    link_.ask_owner(number, question);
+    require(!link_.rests());
+    asked_.emplace(number, Asked{{}, {}, std::move(question)});
   }
   /// Either side says what it has to, with a bound on what is on the way.
   void say() {
@@ -184,7 +222,7 @@ class Conversation {
       const bool stands_there =
           piece.data() >= first && piece.data() + piece.size() <= first + region_bytes;
       if (serving_.is_proven() && !is_encrypted_ && said_by_owner_ >= welcome_bytes)
-        require(stands_there);
+        require(stands_there || (answered_ += piece.size()) <= guide_.made);
       to_reader_.insert(to_reader_.end(), piece.begin(), piece.end());
       size += piece.size();
     }
@@ -196,7 +234,7 @@ class Conversation {
     std::size_t given = 0;
     while (given < std::min(most, to_owner_.size()) && !is_over_) {
       const std::span<std::byte> room = serving_.room();
-      require(room.size() <= frame_bytes_most);
+      require(room.size() <= question_frame_most);
       if (room.empty()) break;
       const auto part = std::span(to_owner_).subspan(
           given, std::min({room.size(), most - given, to_owner_.size() - given}));
@@ -238,8 +276,11 @@ class Conversation {
     to_reader_.erase(to_reader_.begin(), to_reader_.begin() + static_cast<std::ptrdiff_t>(given));
   }
   void hear(const Link::Ended& one) {
-    require(asked_.contains(one.number) && ended_.insert(one.number).second && one.bytes);
-    const auto& [request, to] = asked_.at(one.number);
+    require(asked_.contains(one.number) && ended_.insert(one.number).second);
+    const auto& [request, to, question] = asked_.at(one.number);
+    require(one.is_answer == !question.empty());
+    if (one.is_answer) return hear_answer(one.bytes, question);
+    require(static_cast<bool>(one.bytes));
     const std::size_t unplaced = to ? 0 : request.first.size;
     require(one.bytes->size() == unplaced + request.then.size);
     require(!to || to->references() == 1);  // nobody writes there any more
@@ -251,13 +292,24 @@ class Conversation {
     require(std::memcmp(came + unplaced, from + request.then.offset, request.then.size) == 0);
   }
 
+  void hear_answer(const Ref<Buffer>& bytes, const Bytes& question) {
+    require(!bytes || (bytes->size() > 0 && bytes->size() <= RemoteRegion::answer_most));
+    if (is_changed_ && !is_encrypted_) return;
+    Bytes made = Guide::answer_to(question);
+    if (made.size() > RemoteRegion::answer_most) made.clear();
+    require(made.empty() ? !bytes
+                         : bytes && bytes->size() == made.size() &&
+                               std::memcmp(bytes->data(), made.data(), made.size()) == 0);
+  }
+
   const bool is_encrypted_;
+  Guide guide_;
   Link link_;
   Serving serving_;
   bool is_over_ = false;     // the owner has ended it
   bool is_changed_ = false;  // somebody in between did something
   Bytes to_owner_, to_reader_, said_, heard_by_owner_, heard_by_reader_;
-  std::size_t said_by_owner_ = 0;
+  std::size_t said_by_owner_ = 0, answered_ = 0;
   std::map<std::uint64_t, Asked> asked_;
   std::set<std::uint64_t> ended_;
 };

@@ -63,7 +63,7 @@ struct Pair {
   void give_owner(std::span<const std::byte> bytes) {
     while (!bytes.empty() && !is_over) {
       const std::span<std::byte> room = serving->room();
-      REQUIRE(room.size() <= frame_bytes_most);
+      REQUIRE(room.size() <= question_frame_most);
       if (room.empty()) return;
       const std::size_t size = std::min(room.size(), bytes.size());
       std::ranges::copy(bytes.first(size), room.begin());
@@ -397,4 +397,190 @@ TEST_CASE("of so many grants the first go, and no two have a secret in common") 
   grants.make(region);
   CHECK_FALSE(grants.find(first.number).has_value());
   CHECK(grants.find(second.number)->secret == second.secret);
+}
+
+namespace {
+
+/// Answers with what was asked, reversed, and so many bytes more.
+struct Echo final : RegionGuide {
+  std::size_t more = 0, asked = 0;
+  bool is_silent = false;
+  void answer(std::span<const std::byte> question, std::vector<std::byte>& answer) override {
+    ++asked;
+    if (is_silent) return;
+    answer.insert(answer.end(), question.rbegin(), question.rend());
+    answer.resize(answer.size() + more, std::byte{9});
+  }
+};
+
+std::vector<std::byte> question_of(std::size_t size) {
+  SplitMix64 random(size);
+  std::vector<std::byte> question(size);
+  for (std::byte& byte : question) byte = static_cast<std::byte>(random.next());
+  return question;
+}
+
+bool is_echo(const Ref<Buffer>& bytes, std::span<const std::byte> question, std::size_t more) {
+  return bytes && bytes->size() == question.size() + more &&
+         std::equal(question.rbegin(), question.rend(), bytes->data());
+}
+
+std::vector<std::byte> question_frame(std::span<const std::byte> question) {
+  std::vector<std::byte> frame;
+  append_little_endian(question_mark | question.size(), 4, frame);
+  frame.insert(frame.end(), question.begin(), question.end());
+  return frame;
+}
+
+}  // namespace
+
+TEST_CASE("a question is answered between reads, however what is said is cut") {
+  for (const bool is_encrypted : {false, true})
+    for (const std::size_t most : {std::size_t{1} << 30U, std::size_t{1000}, std::size_t{3}})
+      for (const std::size_t more : {std::size_t{0}, std::size_t{1000}, std::size_t{200'000}}) {
+        if (most == 3 && more > 1000) continue;
+        Pair pair(is_encrypted);
+        Echo echo;
+        echo.more = more;
+        pair.region->guide(&echo);
+        CHECK_FALSE(pair.link->rests());
+        pair.run(most);
+        for (const std::size_t size :
+             {std::size_t{1}, std::size_t{2100}, RemoteRegion::question_most, std::size_t{70}}) {
+          REQUIRE(pair.link->rests());
+          const std::vector<std::byte> question = question_of(size);
+          pair.link->ask_owner(7, question);
+          CHECK_FALSE(pair.link->rests());
+          CHECK(pair.link->unended()[0].is_answer);
+          pair.link->ask(8, page);
+          pair.run(most);
+          CHECK_FALSE(pair.link->is_broken());
+          CHECK_FALSE(pair.is_over);
+          const std::vector<Link::Ended> ended = pair.link->take_ended();
+          REQUIRE(ended.size() == 2);
+          CHECK((ended[0].is_answer && ended[0].number == 7));
+          CHECK(is_echo(ended[0].bytes, question, more));
+          CHECK((!ended[1].is_answer && ended[1].number == 8));
+          CHECK(pair.is_what_stands_there(ended[1], page));
+        }
+        CHECK(echo.asked == 4);
+      }
+}
+
+TEST_CASE("a question that nobody answers ends without an answer, and reads go on") {
+  enum class Why : std::uint8_t { nobody, nothing, too_much };
+  for (const bool is_encrypted : {false, true})
+    for (const Why why : {Why::nobody, Why::nothing, Why::too_much}) {
+      Pair pair(is_encrypted);
+      Echo echo;
+      echo.is_silent = why == Why::nothing;
+      echo.more = why == Why::too_much ? RemoteRegion::answer_most : 0;
+      pair.region->guide(&echo);
+      if (why == Why::nobody) pair.region->guide(nullptr);
+      pair.run();
+      pair.link->ask_owner(1, question_of(1));
+      pair.link->ask(2, page);
+      pair.run();
+      const std::vector<Link::Ended> ended = pair.link->take_ended();
+      REQUIRE(ended.size() == 2);
+      CHECK((ended[0].is_answer && !ended[0].bytes));
+      CHECK(pair.is_what_stands_there(ended[1], page));
+      CHECK(echo.asked == (why == Why::nobody ? 0 : 1));
+    }
+}
+
+TEST_CASE("a question that cannot be, or comes before the last was answered, ends the connection") {
+  const auto is_over = [](std::span<const std::byte> said, bool is_encrypted, bool is_proven) {
+    Pair pair(is_encrypted);
+    Echo echo;
+    pair.region->guide(&echo);
+    if (is_proven) pair.run();
+    pair.give_owner(said);
+    CHECK(echo.asked == (is_proven && !is_encrypted && said.size() > 10 ? 1 : 0));
+    return pair.is_over;
+  };
+  const auto head = [](std::uint64_t first) {
+    std::vector<std::byte> bytes;
+    append_little_endian(first, 4, bytes);
+    return bytes;
+  };
+  for (const bool is_encrypted : {false, true})
+    for (const std::uint64_t size :
+         {std::uint64_t{0}, std::uint64_t{RemoteRegion::question_most + 1}, question_mark - 1})
+      CHECK(is_over(head(question_mark | size), is_encrypted, true));
+  CHECK_FALSE(is_over(head(question_mark | RemoteRegion::question_most), false, true));
+  const std::vector<std::byte> frame = question_frame(question_of(100));
+  CHECK_FALSE(is_over(frame, false, true));
+  std::vector<std::byte> twice = frame;
+  twice.insert(twice.end(), frame.begin(), frame.end());
+  CHECK(is_over(twice, false, true));  // so a flood of them costs one answer
+  CHECK(is_over(frame, false, false));
+  CHECK(is_over(std::vector<std::byte>(frame.size() + tag_bytes), true, true));
+}
+
+TEST_CASE("with any byte of a question or its answer changed nothing is taken of it") {
+  const auto ended_of = [](bool to_owner, std::size_t at, std::size_t& asked) {
+    Pair pair(true);
+    Echo echo;
+    pair.region->guide(&echo);
+    pair.run();
+    std::size_t passed = 0;
+    (to_owner ? pair.on_way_to_owner : pair.on_way_to_reader) = [&](auto& bytes) {
+      if (at >= passed && at < passed + bytes.size()) bytes[at - passed] ^= std::byte{4};
+      passed += bytes.size();
+    };
+    pair.link->ask_owner(1, question_of(64));
+    pair.run();
+    CHECK(passed > at);
+    asked = echo.asked;
+    return pair.link->take_ended().size();
+  };
+  std::size_t asked = 0;
+  for (std::size_t at = 0; at < 4 + 64 + tag_bytes; ++at) {
+    INFO("to the owner, byte " << at);
+    CHECK(ended_of(true, at, asked) == 0);
+    CHECK(asked == 0);
+  }
+  for (std::size_t at = 0; at < length_bytes + 64 + 2 * tag_bytes; ++at) {
+    INFO("to the reader, byte " << at);
+    CHECK(ended_of(false, at, asked) == 0);
+    CHECK(asked == 1);
+  }
+}
+
+TEST_CASE("sealed requests are no question, nor is a question requests") {
+  // As many bytes, with the other mark in front.
+  for (const bool asks : {false, true}) {
+    Pair pair(true);
+    Echo echo;
+    pair.region->guide(&echo);
+    pair.run();
+    pair.on_way_to_owner = [&](std::vector<std::byte>& bytes) {
+      if (bytes.empty()) return;
+      std::vector<std::byte> first;
+      append_little_endian(asks ? 1 : question_mark | request_bytes, 4, first);
+      std::ranges::copy(first, bytes.begin());
+    };
+    std::vector<std::byte> request;
+    append(page, request);
+    asks ? pair.link->ask_owner(1, request) : pair.link->ask(1, page);
+    pair.run();
+    CHECK(pair.is_over);
+    CHECK(echo.asked == 0);
+    CHECK(pair.link->take_ended().empty());
+  }
+}
+
+TEST_CASE("an owner that says of its answer what cannot be is believed nothing") {
+  Pair pair(false);
+  pair.run();
+  pair.link->ask_owner(1, question_of(10));
+  pair.said_by_reader();
+  std::vector<std::byte> length;
+  append_little_endian(RemoteRegion::answer_most + 1, 4, length);
+  pair.give_reader(length);
+  CHECK(pair.link->is_broken());
+  CHECK(pair.link->take_ended().empty());
+  REQUIRE(pair.link->unended().size() == 1);
+  CHECK(pair.link->unended()[0].is_answer);
 }

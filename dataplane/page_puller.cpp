@@ -137,7 +137,8 @@ void PagePuller::take(PeerLife from, Bytes message, std::int64_t now, const Ref<
 
 /// The peer may forget it. Said of what was asked for alone, so that no peer makes this side talk.
 void PagePuller::took(PeerLife peer, std::uint64_t receipt) {
-  out_.push_back({peer, encode(Took{receipt})});
+  if (receipt != 0)  // else it came by a way that bounds what is on it
+    out_.push_back({peer, encode(Took{receipt})});
 }
 
 void PagePuller::take_found(PeerLife from, const Found& found) {

@@ -24,8 +24,8 @@
 
 #include "base/peer_port.h"
 #include "dataplane/numbered.h"
+#include "dataplane/page_answers.h"
 #include "dataplane/page_region.h"
-#include "dataplane/page_server.h"
 
 namespace sluice {
 
@@ -73,7 +73,7 @@ class PagePuller {
   static constexpr std::size_t in_flight_most = std::size_t{16} << 20U;  // of one peer, or one ask
   static constexpr std::size_t read_most = 2 * in_flight_most;  // the same where they are read
   static constexpr std::size_t questions_most = 32;             // of each kind, to one peer
-  static constexpr std::size_t early_pages_most = 4;            // each is a message
+  static constexpr std::size_t early_pages_most = pages::brief_pages_most;
 
   /// `early_most`: so many bytes, of few pages, are asked for before it is known what there is.
   explicit PagePuller(const pages::Hello& self, std::size_t early_most = 0)

@@ -7,6 +7,16 @@ namespace sluice {
 
 using namespace pages;
 
+PageServerCounts& PageServerCounts::operator+=(const PageServerCounts& other) {
+  pages += other.pages;
+  bytes += other.bytes;
+  placed += other.placed;
+  missing += other.missing;
+  busy += other.busy;
+  refused += other.refused;
+  return *this;
+}
+
 void PageServer::lost(PeerLife peer) {
   peers_.erase(peer);
   std::erase_if(answers_, [&](const Answer& answer) { return answer.peer == peer; });

@@ -63,6 +63,8 @@ struct PageServerCounts {
   std::uint64_t missing = 0;           // questions whose pages were not all there
   std::uint64_t busy = 0;              // refused: too much is owed
   std::uint64_t refused = 0;           // messages of strangers, too many of one peer, or none
+
+  PageServerCounts& operator+=(const PageServerCounts& other);
 };
 
 class PageServer {

@@ -47,9 +47,6 @@ std::span<std::byte> behind_pages(const PageRegion& region, const Ref<Buffer>& m
   return std::span(memory->data(), memory->size()).subspan(region.stamps());
 }
 
-/// What waiting for its owner takes beside a message's bytes.
-constexpr std::size_t news_overhead = 128;
-
 /// Before it sleeps whoever waits for an answer looks for so many nanoseconds.
 constexpr std::int64_t looking_most = 50'000;
 
@@ -79,6 +76,7 @@ KvPeers::KvPeers(KvPool& pool, PeerPort& port, const std::string& name, Ref<Buff
   SLUICE_CHECK(pool.shape().page_bytes() <= pages::page_bytes_most);
   if (port.preloads()) preloads_.emplace(pool.pages());
   note_preloads();
+  guide_.emplace(port.memory(), memory_, export_, hello_);
   is_open_ = port_.open(channel_, *this);
   if (!is_open_ || port_.index() == nullptr) return;
   index_ = std::make_unique<KvIndex>(pool, tells_, *port_.index(), channel_, port_.self(), [this] {
@@ -89,6 +87,7 @@ KvPeers::KvPeers(KvPool& pool, PeerPort& port, const std::string& name, Ref<Buff
 }
 
 KvPeers::~KvPeers() {
+  guide_.reset();
   regions_.clear();  // nothing is read any more
   if (is_open_) port_.close(channel_);
   readings_.clear();
@@ -211,6 +210,10 @@ void KvPeers::hold(PeerLife peer, News::Kind kind, pages::Bytes bytes, Ref<Buffe
   news_came_.notify_all();
 }
 
+void KvPeers::arrived(PeerLife peer, std::vector<std::byte> message) {
+  arrived(peer, std::move(message), {});
+}
+
 void KvPeers::arrived(PeerLife peer, std::vector<std::byte> bytes, Ref<Buffer> body) {
   const std::optional<pages::Message> message = pages::decode(bytes, bytes_of(body));
   if (!message.has_value())
@@ -270,6 +273,8 @@ void KvPeers::take(News& one, std::int64_t now) {
       return reach(one.peer, one.message);
     case News::Kind::message:
       return puller_.take(one.peer, std::move(one.message), now, one.body);
+    case News::Kind::unanswered:
+      return port_.send(channel_, one.peer, std::move(one.message));
   }
 }
 
@@ -524,8 +529,10 @@ std::size_t KvPeers::pages_awaited() const {
 KvPeers::Counts KvPeers::counts() const {
   const auto index = index_ != nullptr ? std::optional(index_->counts()) : std::nullopt;
   const std::uint64_t told = tells_.told();
+  const PageServerCounts guided = guide_->counts();
   const std::lock_guard lock(mutex_);
   Counts counts = counts_;
+  counts.served += guided;
   counts.index = index;
   counts.told = told;
   return counts;

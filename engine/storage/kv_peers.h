@@ -2,19 +2,19 @@
 // computed.
 //
 // Joins what decides (`PageHandshake`, `PageServer`, `PagePuller`, `ReadGuard`) with a pool and a
-// port. Questions are answered on the port's thread, page by page, from what is published; what
-// comes for this pool waits for its owner, for each peer as much as this side has asked it for. A
-// page that memory has is not pulled, and prompts that begin alike share one pull. What stands in
-// memory that is mapped here is found there without a question; else the port's index of pages is
-// asked, where there is one, and who it names for the pages at once; else the machines, and where
-// it named one that has given them up. What is pulled comes into pages of the pool that nobody may
-// find before they were checked (`IncomingPages`); it is held until its pull ends, and becomes
-// cache then, in the order of its chain. Where the port has memory that machines read by themselves
-// pages are read where they stand; else their content comes in messages. Where pulling fails or
-// costs more than computing the prompt is computed, and a counter says why. Users of the pools may
-// tell each other something (`tell`). Where the port says so what others publish is pulled before
-// anybody asks for it (`preload`), one run at a time and while no task waits. Thread: the pool's
-// owner; counts from any. Source: omni-flow, section 4.2.
+// port. Questions are answered on the port's thread, or the way's on which pages are read
+// (`PageGuide`), page by page, from what is published; what comes for this pool waits for its
+// owner, for each peer as much as this side has asked it for. A page that memory has is not pulled,
+// and prompts that begin alike share one pull. What stands in memory that is mapped here is found
+// there without a question; else the port's index is asked, where there is one, and who it names
+// for the pages at once; else the machines, and where it named one that has given them up. What is
+// pulled comes into pages of the pool that nobody may find before they were checked
+// (`IncomingPages`); it is held until its pull ends, and becomes cache then, in the order of its
+// chain. Where the port has memory that machines read by themselves pages are read where they
+// stand; else their content comes in messages. Where pulling fails or costs more than computing the
+// prompt is computed; a counter says why. Users of the pools may `tell` each other something. What
+// others publish may be pulled before anybody asks (`preload`), one run at a time, while no task
+// waits. Thread: the pool's owner; counts from any. Source: omni-flow, section 4.2.
 #pragma once
 
 #include <array>
@@ -35,7 +35,7 @@
 #include "engine/storage/kv_fetch.h"
 #include "engine/storage/kv_index.h"
 #include "engine/storage/kv_news.h"
-#include "engine/storage/page_export.h"
+#include "engine/storage/page_questions.h"
 #include "engine/storage/page_source.h"
 
 namespace sluice {
@@ -45,6 +45,7 @@ class KvPeers final : public PageSource,
                       private RemoteRegion::Listener {
  public:
   static constexpr std::size_t inbox_slack = std::size_t{4} << 20U;  // beside what was asked for
+  static constexpr std::size_t news_overhead = 128;                  // of a message that waits
   static constexpr std::size_t tells_most = 256;                     // that have not arrived
   static constexpr std::size_t tell_bytes_most = std::size_t{8} << 20U;  // of those
   /// Of one machine, until the role that they are for takes them: it may be idle for long.
@@ -52,10 +53,9 @@ class KvPeers final : public PageSource,
   static constexpr std::size_t words_bytes_most = std::size_t{32} << 20U;
   /// The owner is told of so many pages at once that were read where they stand, or of the last.
   static constexpr std::size_t reads_at_once = 32;
-  static constexpr std::size_t early_most = std::size_t{256} << 10U;  // `PagePuller`'s
+  static constexpr std::size_t early_most = pages::brief_bytes_most;  // `PagePuller`'s
   static constexpr std::size_t places_first = 64;  // of a pull, before the others are made room for
-  /// At the end, for reads that are under way to leave the pool's pages.
-  static constexpr std::chrono::seconds leaving_most{2};
+  static constexpr std::chrono::seconds leaving_most{2};  // at the end, for reads under way
 
   struct Counts {
     std::uint64_t pulled = 0, pulled_bytes = 0;   // pages that came and were put into the pool
@@ -120,7 +120,7 @@ class KvPeers final : public PageSource,
 
  private:
   struct News {
-    enum class Kind : std::uint8_t { met, lost, message, region, published };
+    enum class Kind : std::uint8_t { met, lost, message, region, published, unanswered };
     Kind kind = Kind::message;
     PeerLife peer;
     pages::Bytes message = {};
@@ -144,17 +144,15 @@ class KvPeers final : public PageSource,
 
   void joined(PeerLife peer) override;
   void lost(PeerLife peer) override;
-  void arrived(PeerLife peer, std::vector<std::byte> message) override {
-    arrived(peer, std::move(message), {});
-  }
+  void arrived(PeerLife peer, std::vector<std::byte> message) override;
   void arrived(PeerLife peer, std::vector<std::byte> message, Ref<Buffer> body) override;
   void read_ended(std::uint64_t number, Ref<Buffer> bytes,
                   std::optional<std::uint32_t> sum) override;
   void reads_ended(std::vector<RemoteRegion::Ended> ended) override;
+  void answered(std::uint64_t number, Ref<Buffer> answer) override;
   /// Under the lock, but where it sums what this thread has in its cache.
   void end_read(RemoteRegion::Ended& ended, std::unique_lock<std::mutex>& lock);
-  /// What is read of it ends unheard.
-  void close_region(PeerLife peer);
+  void close_region(PeerLife peer);  // what is read of it ends unheard
   void take_handshake(PeerLife peer, const PageHandshake::Outcome& outcome);
   void met(PeerLife peer, const pages::Hello& hello);
   void hear(PeerLife peer, const pages::Note& note);
@@ -194,6 +192,7 @@ class KvPeers final : public PageSource,
   void page_dropped(const PageKey& key);
   void note_preloads();
   void end_fetches(std::int64_t now, std::vector<Ready>& ready);
+  bool ask_there(const PeerMessage& question);  // where its pages are read, not by the link
   void send_all();
 
   KvPool& pool_;
@@ -203,6 +202,7 @@ class KvPeers final : public PageSource,
   const Ref<Buffer> memory_;
   const PageRegion region_;
   PageExport export_;
+  std::optional<PageGuide> guide_;
   KvNews tells_;
   bool is_open_ = false;
   // The owner's.
@@ -216,8 +216,8 @@ class KvPeers final : public PageSource,
   std::uint64_t next_pull_ = 1, next_note_ = 1;
   std::optional<PeerLife> first_;
   std::map<PeerLife, std::unique_ptr<RemoteRegion>> regions_;
+  PageQuestions questions_;        // under way to those
   std::set<PeerLife> unreadable_;  // of those, that cannot be reached: said once
-
   // The listener's, of which one call runs at a time.
   PageHandshake handshake_;
   PageServer server_;

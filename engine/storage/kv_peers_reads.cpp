@@ -22,15 +22,18 @@ void KvPeers::send_all() {
   if (preloads_)
     for (PeerMessage& one : preloads_->take_out())
       port_.send(channel_, one.peer, std::move(one.bytes));
-  for (PeerMessage& one : puller_.take_out()) port_.send(channel_, one.peer, std::move(one.bytes));
   std::map<PeerLife, std::vector<RemoteRegion::Read>> reads;
-  {
-    const std::vector<PageRead> all = puller_.take_reads();
-    if (all.empty()) return;
+  if (const std::vector<PageRead> all = puller_.take_reads(); !all.empty()) {
     const std::lock_guard lock(mutex_);
     for (const PageRead& one : all)
       reads[one.peer].push_back({readings_.add({one.peer, one.number, one.head, one.place}),
                                  one.content, one.stamp, one.place});
+  }
+  std::vector<PeerMessage> out = puller_.take_out();
+  for (PeerMessage& one : out) {
+    // Several are about much, and come in one order by the link.
+    const bool is_alone = std::ranges::count(out, one.peer, &PeerMessage::peer) == 1;
+    if (!is_alone || !ask_there(one)) port_.send(channel_, one.peer, std::move(one.bytes));
   }
   for (auto& [peer, some] : reads) {
     const auto region = regions_.find(peer);
@@ -39,6 +42,31 @@ void KvPeers::send_all() {
     else  // it has gone meanwhile
       for (const RemoteRegion::Read& one : some) read_ended(one.number, {}, {});
   }
+}
+
+bool KvPeers::ask_there(const PeerMessage& question) {
+  const auto region = regions_.find(question.peer);
+  if (region == regions_.end()) return false;
+  {
+    // Behind what is read there it would wait.
+    const std::lock_guard lock(mutex_);
+    if (std::ranges::any_of(readings_,
+                            [&](const auto& one) { return one.second.peer == question.peer; }))
+      return false;
+  }
+  return questions_.ask(*region->second, question, hello_.page_bytes);
+}
+
+void KvPeers::answered(std::uint64_t number, Ref<Buffer> answer) {
+  std::vector<PageQuestions::Heard> heard = questions_.answered(number, answer);
+  const std::lock_guard lock(mutex_);
+  for (PageQuestions::Heard& one : heard) {
+    const News::Kind kind = one.is_answer ? News::Kind::message : News::Kind::unanswered;
+    news_.push_back({kind, one.from, std::move(one.message), {}, std::move(one.body)});
+    // As much as was asked for: one answer at a time is on the way.
+    news_bytes_[one.from.machine] += news_.back().bytes() + news_overhead;
+  }
+  if (!heard.empty()) news_came_.notify_all();
 }
 
 void KvPeers::take_read_ends(std::int64_t now) {
@@ -62,6 +90,7 @@ void KvPeers::take_read(const ReadEnd& one, std::int64_t now) {
 
 void KvPeers::close_region(PeerLife peer) {
   regions_.erase(peer);
+  questions_.lost(peer);
   unreadable_.erase(peer);
   const std::lock_guard lock(mutex_);
   readings_.erase_if([&](const Reading& one) { return one.peer == peer; });

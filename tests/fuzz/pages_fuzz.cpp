@@ -81,7 +81,7 @@ class Machine {
       const auto* asked = std::get_if<pages::Find>(&said);
       require((asked == nullptr) == is_early);
       if (asked != nullptr && asked->keys.size() == 1)
-        puller_.take(peer, encode(pages::Found{asked->id, 1, 0}), 0);
+        puller_.take(peer, encode(pages::Found{asked->id, 1, 7}), 0);
     }
     hear_events();
     require(puller_.take_out().size() == (is_early ? 0 : 2));
@@ -95,6 +95,7 @@ class Machine {
       require(!handshake_.take(peer, *hello).met.has_value());
     if (const auto* proof = std::get_if<pages::Proof>(&*message))
       (void)handshake_.take(peer, *proof);  // a fuzzer that sees comparisons finds the right one
+    answer(bytes);
     std::vector<PeerMessage> out;
     if (const auto* note = std::get_if<pages::Note>(&*message))
       (void)server_.take_note(peer, note->id, out);
@@ -135,6 +136,17 @@ class Machine {
   }
 
  private:
+  /// The same where it comes by another way than the link.
+  void answer(std::span<const std::byte> question) {
+    Bytes said;
+    PageServerCounts counts;
+    pages::answer_briefly(question, hello_of(0), shelf_, counts, said);
+    require(said.empty() == !pages::is_brief(question, page_bytes));
+    require(said.empty() == (counts.refused == 1) && said.size() < RemoteRegion::answer_most);
+    const auto pieces = pages::pieces_of(said);
+    require(pieces.has_value());
+    for (const auto& [message, body] : *pieces) require(pages::decode(message, body).has_value());
+  }
   void hear_of_pages(const pages::Message& message) {
     if (const auto* follow = std::get_if<pages::Follow>(&message)) (void)news_.take(peer, *follow);
     told_ += news_.take_out().size();
@@ -198,6 +210,11 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
         std::to_integer<std::size_t>(left[0]) | std::to_integer<std::size_t>(left[1]) << 8U;
     left = left.subspan(2);
     const auto message = left.first(std::min(length, left.size()));
+    // As an answer of several messages, it has none beyond its bytes.
+    if (const auto pieces = pages::pieces_of(message))
+      for (const auto& [head, end] : *pieces)
+        require(head.data() >= message.data() &&
+                end.data() + end.size() <= message.data() + message.size());
     left = left.subspan(message.size());
     body ? machine.take_head(message, body) : machine.take(message);
   }

@@ -31,7 +31,7 @@ sources() {
     registry) echo "$root/runtime/redis/reply.cpp $root/runtime/registry/*.cpp $root/base/*.cpp" ;;
     host) echo "$root/runtime/hosts/host_protocol.cpp $root/runtime/hosts/pool_codec.cpp $root/runtime/hosts/channel.cpp $root/runtime/wire/payload_codec.cpp $root/base/*.cpp" ;;
     trace | segment) echo "$root/dataplane/$1*.cpp $root/base/*.cpp" ;;
-    pages) echo "$root/dataplane/page_[hknprs]*.cpp $root/dataplane/page_messages.cpp $root/base/*.cpp" ;;
+    pages) echo "$root/dataplane/page_[ahknprs]*.cpp $root/dataplane/page_messages.cpp $root/base/*.cpp" ;;
     page_batches) echo "$root/dataplane/page_client.cpp $root/dataplane/page_manager.cpp $root/dataplane/page_requests.cpp \
       $root/dataplane/page_table.cpp $root/dataplane/hit_watch.cpp $root/dataplane/optimum.cpp $root/base/*.cpp" ;;
     reads) echo "$root/runtime/tcp/tcp_[cgk]*.cpp $root/runtime/tcp/tcp_link.cpp $root/runtime/tcp/tcp_serving.cpp \

@@ -1,6 +1,6 @@
 // Pages that a reader reads by itself, over UCX or TCP or where it maps them, out of the memory in
 // which their owner goes on writing: nobody waits for it, and it is told where each stands before
-// it is replaced.
+// it is replaced. Over TCP it is asked on the connections on which it is read, where these rest.
 #include <unistd.h>
 
 #include <chrono>
@@ -13,6 +13,7 @@
 #include <string>
 
 #include "changing_pages.h"
+#include "engine/storage/page_questions.h"
 #include "runtime/shm/mapped_memory.h"
 #include "runtime/tcp/tcp_memory.h"
 #include "runtime/ucx/ucx_memory.h"
@@ -40,16 +41,23 @@ class Reads final : public RemoteRegion::Listener {
     Ref<Buffer> bytes;
     std::optional<std::uint32_t> sum;
   };
-  Ended next() {
-    std::unique_lock lock(mutex_);
-    SLUICE_CHECK(came_.wait_for(lock, patience, [&] { return !ended_.empty(); }),
-                 "a read did not end");
-    Ended one = std::move(ended_.front());
-    ended_.pop_front();
-    return one;
-  }
+  Ended next() { return next_of(ended_); }
+  Ended next_answer() { return next_of(answered_); }
 
  private:
+  Ended next_of(std::deque<Ended>& ended) {
+    std::unique_lock lock(mutex_);
+    SLUICE_CHECK(came_.wait_for(lock, patience, [&] { return !ended.empty(); }),
+                 "a read did not end");
+    Ended one = std::move(ended.front());
+    ended.pop_front();
+    return one;
+  }
+  void answered(std::uint64_t number, Ref<Buffer> answer) override {
+    const std::lock_guard lock(mutex_);
+    answered_.push_back({number, std::move(answer), {}});
+    came_.notify_one();
+  }
   void read_ended(std::uint64_t number, Ref<Buffer> bytes,
                   std::optional<std::uint32_t> sum) override {
     const std::lock_guard lock(mutex_);
@@ -58,10 +66,10 @@ class Reads final : public RemoteRegion::Listener {
   }
   std::mutex mutex_;
   std::condition_variable came_;
-  std::deque<Ended> ended_;
+  std::deque<Ended> ended_, answered_;
 };
 
-class Reader {
+class Reader final : private RegionGuide {
  public:
   Reader(ChangingPages& pages, RemoteMemory& memory, std::span<const std::byte> key, bool is_blind)
       : pages_(pages),
@@ -70,6 +78,10 @@ class Reader {
         is_blind_(is_blind) {
     begin_life();
   }
+
+  /// Answers questions that come where the pages are read, too: while this thread waits for them.
+  RegionGuide& guide() { return *this; }
+  std::uint64_t asked_there() const { return asked_there_; }
 
   Tally read(std::uint64_t reads) {
     for (std::uint64_t next_life = reads_a_life; asker_.tally.reads < reads;) {
@@ -101,9 +113,26 @@ class Reader {
   void ask() {
     std::vector<PeerMessage> out;
     for (const PeerMessage& one : asker_.take_out())
-      server_.take(client, *pages::decode(one.bytes), *copier_, out);
+      if (!ask_there(one)) server_.take(client, *pages::decode(one.bytes), *copier_, out);
     while (server_.has_more()) server_.go_on(*copier_, out);
     for (PeerMessage& one : out) said_.push_back(std::move(one));
+  }
+  /// False: by a message.
+  bool ask_there(const PeerMessage& question) {
+    if (!questions_.ask(*region_, question, page_bytes)) return false;
+    const Reads::Ended ended = reads_.next_answer();
+    for (PageQuestions::Heard& one : questions_.answered(ended.number, ended.bytes)) {
+      if (!one.is_answer) return false;
+      const auto body = bytes_of(one.body);
+      one.message.insert(one.message.end(), body.begin(), body.end());
+      said_.push_back({peer_, std::move(one.message)});
+    }
+    ++asked_there_;
+    return true;
+  }
+  void answer(std::span<const std::byte> question, std::vector<std::byte>& answer) override {
+    PageServerCounts counts;
+    pages::answer_briefly(question, hello_of(life_), *copier_, counts, answer);
   }
   void hear() {
     pages::Bytes message = std::move(said_.front().bytes);
@@ -138,6 +167,8 @@ class Reader {
   std::uint32_t life_ = 0;
   PeerLife peer_{1, 0};
   std::deque<PeerMessage> said_;
+  PageQuestions questions_;
+  std::uint64_t asked_there_ = 0;
   struct Wanted {
     std::size_t number = 0;  // of the content
     Ref<Buffer> place;
@@ -147,13 +178,16 @@ class Reader {
 };
 
 Tally read_over(std::unique_ptr<RemoteMemory> owner, std::unique_ptr<RemoteMemory> other,
-                std::uint64_t reads, bool is_blind) {
+                std::uint64_t reads, bool is_blind, bool can_ask = false) {
   const auto start = std::chrono::steady_clock::now();
   const Contents contents(keys_there);
   const Ref<Buffer> memory = made(owner->make(region.size()));
   ChangingPages pages(contents, memory);
   Reader reader(pages, *other, made(owner->key(memory)), is_blind);
+  owner->guide(memory, &reader.guide());
   Tally tally = reader.read(reads);
+  owner->guide(memory, nullptr);
+  SLUICE_CHECK((reader.asked_there() > 0) == can_ask, "asked another way");
   tally.replaced = pages.replaced();
   tally.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   return tally;
@@ -180,11 +214,11 @@ Tally read_ucx(const Options& options) {
 }
 
 Tally read_sockets(const Options& options) {
-  return read_over(tcp_memory(false), tcp_memory(false), options.sockets, options.is_blind);
+  return read_over(tcp_memory(false), tcp_memory(false), options.sockets, options.is_blind, true);
 }
 
 Tally read_sealed(const Options& options) {
-  return read_over(tcp_memory(true), tcp_memory(true), options.sealed, options.is_blind);
+  return read_over(tcp_memory(true), tcp_memory(true), options.sealed, options.is_blind, true);
 }
 
 Tally read_mapped(const Options& options) {

@@ -27,12 +27,15 @@ const Kind* as(const std::vector<std::byte>& bytes, std::optional<pages::Message
 
 /// Is told of each page that leaves its owner, or of its places, before they have arrived.
 void on_page(TwoPools& pools, std::function<void(std::vector<std::byte>&)> told) {
-  pools.hub.on_way = [told = std::move(told)](PeerLife from, PeerLife, auto& message) {
+  pools.on_answer = [told = std::move(told)](std::vector<std::byte>& message) {
     // A page's message holds more than its own words.
     std::optional<pages::Message> read;
-    const bool is_page = from.machine == 1 && (as<pages::Places>(message, read) != nullptr ||
-                                               message.size() == 76 || message.size() > 1000);
+    const bool is_page = as<pages::Places>(message, read) != nullptr || message.size() == 76 ||
+                         message.size() > 1000;
     if (is_page) told(message);
+  };
+  pools.hub.on_way = [&pools](PeerLife from, PeerLife, auto& message) {
+    if (from.machine == 1) pools.on_answer(message);
     return true;
   };
 }
@@ -93,6 +96,101 @@ TEST_CASE(
     CHECK(pools.owner_port.notices.empty());
     CHECK(pools.reader_port.notices.empty());
   }
+}
+
+namespace {
+
+/// A reader of a pool that has read of it before, so its way is open, and what it says from now on.
+void begin_to_read(TwoPools& pools, std::atomic<std::size_t>& said) {
+  REQUIRE(put(*pools.owner.pool, 1, 6) == 6);
+  REQUIRE(put(*pools.owner.pool, 2, 6) == 6);
+  CHECK(pools.pull(1, 6) == 6);
+  said = 0;
+  pools.hub.on_way = [&](PeerLife, PeerLife, auto&) {
+    ++said;
+    return true;
+  };
+}
+
+constexpr Way asked_ways[] = {Way::tcp, Way::tcp_encrypted};
+
+}  // namespace
+
+TEST_CASE("over tcp pages are found, and few of them come, without a message") {
+  for (const std::size_t count : {1, 3, 6})  // the content of few comes with the answer
+    for_each_way(asked_ways, [count](TwoPools& pools) {
+      std::atomic<std::size_t> said = 0;
+      begin_to_read(pools, said);
+      const PageServerCounts before = pools.owner.peers->counts().served;
+      CHECK(pools.pull(2, count) == count);
+      CHECK(there(*pools.reader.pool, 2, count) == count);
+      CHECK(said == 0);
+      const PageServerCounts served = pools.owner.peers->counts().served;
+      CHECK(served.placed - before.placed == (count > 4 ? count : 0));
+      CHECK(served.pages - before.pages == (count > 4 ? 0 : count));
+      CHECK(pools.pull(3, count) == 0);  // of which there are none
+      CHECK(pools.pull(2, 9) == 6 - count);
+      CHECK(said == 0);
+      CHECK(pools.ended(PullEnd::done) == (count == 6 ? 2 : 3));
+      CHECK(pools.reader.peers->counts().stale == 0);
+    });
+}
+
+TEST_CASE("what is not answered by the way itself is asked for by the link") {
+  for (const std::size_t count : {1, 6})
+    for_each_way(asked_ways, [count](TwoPools& pools) {
+      std::atomic<std::size_t> said = 0, asked = 0;
+      begin_to_read(pools, said);
+      pools.on_answer = [&](std::vector<std::byte>& message) {
+        ++asked;
+        message.clear();
+      };
+      CHECK(pools.pull(2, count) == count);
+      CHECK(there(*pools.reader.pool, 2, count) == count);
+      CHECK(asked == 1);
+      CHECK(said > 0);
+    });
+}
+
+TEST_CASE("an answer that makes no sense is none, and one that nobody waits for is dropped") {
+  struct Region final : RemoteRegion {
+    std::uint64_t asked = 0;
+    bool rests = true;
+    std::uint64_t size() const override { return 0; }
+    void read(std::uint64_t, Part, Part, Ref<Buffer>) override {}
+    bool ask(std::uint64_t number, std::span<const std::byte>) override {
+      if (rests) asked = number;
+      return rests;
+    }
+  } region;
+  PageQuestions questions;
+  const PeerMessage question{{1, 1}, encode(pages::Find{5, {PageKey{{1, 2, 3, 4}}}})};
+  const PeerMessage other{{1, 1}, encode(pages::Took{5})};
+  CHECK_FALSE(questions.ask(region, other, 1024));
+  region.rests = false;
+  CHECK_FALSE(questions.ask(region, question, 1024));
+  region.rests = true;
+  const auto heard = [&](const std::vector<std::byte>& said) {
+    CHECK(questions.ask(region, question, 1024));
+    Ref<Buffer> answer = said.empty() ? Ref<Buffer>() : Buffer::zeros(said.size());
+    std::ranges::copy(said, answer ? answer->data() : nullptr);
+    return questions.answered(region.asked, answer);
+  };
+  for (const std::size_t size : {0, 3, 8, 20}) {
+    const auto none = heard(std::vector<std::byte>(size, std::byte{9}));
+    REQUIRE(none.size() == 1);
+    CHECK_FALSE(none[0].is_answer);
+    CHECK((none[0].from == question.peer && none[0].message == question.bytes));
+  }
+  const std::vector<std::byte> said{std::byte{2}, {}, {},           {},           std::byte{1}, {},
+                                    {},           {}, std::byte{7}, std::byte{8}, std::byte{9}};
+  const auto some = heard(said);
+  REQUIRE(some.size() == 1);
+  CHECK((some[0].is_answer && some[0].message.size() == 2 && some[0].body->size() == 1));
+  CHECK(questions.answered(region.asked, {}).empty());  // a second time
+  CHECK(questions.ask(region, question, 1024));
+  questions.lost(question.peer);
+  CHECK(questions.answered(region.asked, {}).empty());
 }
 
 TEST_CASE("a page that is given up on its way is taken as it was, or not at all") {

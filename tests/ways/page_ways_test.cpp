@@ -136,6 +136,15 @@ TEST_CASE("over tcp pages are found, and few of them come, without a message") {
     });
 }
 
+TEST_CASE("a pool that goes is asked nothing any more") {
+  for_each_way(asked_ways, [](TwoPools& pools) {
+    const auto& memory = static_cast<const ToldAnswers&>(*pools.owner_port.readable);
+    CHECK(memory.guides() == 1);
+    pools.owner = {};
+    CHECK(memory.guides() == 0);
+  });
+}
+
 TEST_CASE("what is not answered by the way itself is asked for by the link") {
   for (const std::size_t count : {1, 6})
     for_each_way(asked_ways, [count](TwoPools& pools) {

@@ -8,8 +8,12 @@
 #include <sys/socket.h>
 
 #include <array>
+#include <atomic>
 #include <catch2/catch.hpp>
+#include <map>
+#include <mutex>
 #include <string>
+#include <vector>
 
 #include "region_reads.h"
 #include "runtime/tcp/tcp_key.h"
@@ -108,6 +112,96 @@ TEST_CASE("reads over tcp of an owner that stands still end, and so do later one
   CHECK_FALSE(ended.wait_for(99));
   (*region)->read(100, first, then);
   CHECK_FALSE(ended.wait_for(100));
+}
+
+namespace {
+
+/// How each question has ended, beside reads.
+class Answers final : public RemoteRegion::Listener {
+ public:
+  void read_ended(std::uint64_t, Ref<Buffer>, std::optional<std::uint32_t>) override { ++reads; }
+  void answered(std::uint64_t number, Ref<Buffer> answer) override {
+    const std::lock_guard lock(mutex_);
+    ended_[number].push_back(std::move(answer));
+  }
+  std::size_t times(std::uint64_t number) {
+    const std::lock_guard lock(mutex_);
+    return ended_[number].size();
+  }
+  Ref<Buffer> wait_for(std::uint64_t number) {
+    REQUIRE(comes_true([&] { return times(number) > 0; }));
+    const std::lock_guard lock(mutex_);
+    return ended_[number][0];
+  }
+  std::atomic<std::size_t> reads = 0;
+
+ private:
+  std::mutex mutex_;
+  std::map<std::uint64_t, std::vector<Ref<Buffer>>> ended_;
+};
+
+struct Twice final : RegionGuide {
+  void answer(std::span<const std::byte> question, std::vector<std::byte>& answer) override {
+    for (int i = 0; i < 2; ++i) answer.insert(answer.end(), question.begin(), question.end());
+  }
+};
+
+}  // namespace
+
+TEST_CASE("what is asked over tcp is answered by who guides the region then, and ends once") {
+  for (const bool is_encrypted : {false, true}) {
+    const auto owner = made(options_of(is_encrypted)), reader = made(options_of(is_encrypted));
+    const Ref<Buffer> region = filled(*owner);
+    Answers answers;
+    auto reached = reader->reach(owner->key(region).value(), answers);
+    REQUIRE(reached.ok());
+    const std::vector<std::byte> question(1000, std::byte{7});
+    Twice guide;
+    std::uint64_t number = 0;
+    // By both connections, so both have proved themselves.
+    for (const std::uint64_t one : {1, 2}) (*reached)->read(one, {0, 64}, {64, 64});
+    REQUIRE(comes_true([&] { return answers.reads == 2; }));
+    const auto ask = [&] {
+      REQUIRE((*reached)->ask(++number, question));
+      return answers.wait_for(number);
+    };
+    CHECK_FALSE(ask());  // nobody guides
+    owner->guide(region, &guide);
+    while (number < 100) {
+      const Ref<Buffer> answer = ask();
+      REQUIRE(answer);
+      CHECK(answer->size() == 2000);
+      CHECK(answer->data()[1999] == std::byte{7});
+    }
+    owner->guide(region, nullptr);
+    CHECK_FALSE(ask());
+    for (std::uint64_t one = 1; one <= number; ++one) CHECK(answers.times(one) == 1);
+    CHECK(answers.reads == 2);
+  }
+}
+
+TEST_CASE("a question over tcp to an owner that stands still or dies ends without an answer") {
+  for (const bool dies : {false, true}) {
+    Child owner("[.sealed_owner]");
+    TcpMemoryOptions options = options_of();
+    options.silence_most = std::chrono::seconds(1);
+    options.threads = 1;
+    const auto memory = made(options);
+    Answers answers;
+    auto region = memory->reach(read_all(owner.in()), answers);
+    REQUIRE(region.ok());
+    const std::vector<std::byte> question(100, std::byte{7});
+    (*region)->read(1, {0, 64}, {64, 64});
+    REQUIRE(comes_true([&] { return answers.reads == 1; }));
+    owner.stop();
+    REQUIRE((*region)->ask(1, question));
+    (*region)->read(2, {0, 65536}, {65536, 64});  // behind it
+    if (dies) owner.kill();
+    CHECK_FALSE(answers.wait_for(1));
+    CHECK(comes_true([&] { return answers.reads == 2; }));
+    CHECK(comes_true([&] { return !(*region)->ask(2, question); }));
+    CHECK(answers.times(1) == 1);
+  }
 }
 
 TEST_CASE("a key over tcp has a secret for each reader, and one of other bytes is none") {

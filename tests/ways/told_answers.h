@@ -40,6 +40,9 @@ class ToldAnswers final : public RemoteMemory {
     return memory_->reach(key, listener);
   }
 
+  /// Regions of which somebody answers.
+  std::size_t guides() const { return guides_.size(); }
+
  private:
   class Guide final : public RegionGuide {
    public:

@@ -59,7 +59,7 @@ class Learned final : public EvictionPolicy {
     if (seen_ >= rank_next_) rank_cells();
     age_leaves();
     sweep(16 * visit.path.size());
-    count_new(visit.path);
+    look_at(visit.path);
     Slot parent = no_slot;
     for (std::size_t i = 0; i < visit.path.size(); ++i) {
       const VisitedBlock& at = visit.path[i];
@@ -108,9 +108,10 @@ class Learned final : public EvictionPolicy {
     std::uint64_t key = 0;
     std::uint64_t last_ms = 0;
     std::uint64_t taught_ms = 0;  // idle until then is taught already
-    std::uint64_t pace_ms = 0;    // between uses, the later ones with more weight
+    std::uint32_t pace_ms = 0;    // between uses, the later ones with more weight
     std::uint32_t uses = 0;       // 0: nothing remembered
     std::uint32_t kind = 0;
+    float weight = 0;  // of what it teaches
 
     bool knows(std::uint64_t other) const { return uses > 0 && key == other; }
   };
@@ -172,13 +173,16 @@ class Learned final : public EvictionPolicy {
 
   Memory& memory_of(std::uint64_t key) { return memory_[spread(key) & (memory_.size() - 1)]; }
 
-  /// How much of the path nobody remembers, beside the mean of all paths.
-  void count_new(std::span<const VisitedBlock> path) {
+  /// How much of the path nobody remembers, and what its blocks weigh: they come back together or
+  /// not at all, so a path is one observation that its blocks share.
+  void look_at(std::span<const VisitedBlock> path) {
     double added = 0;
     for (const VisitedBlock& at : path) added += memory_of(at.key).knows(at.key) ? 0 : 1;
     paths_ = std::min(paths_ + 1, 1024.0);
     mean_added_ += (added - mean_added_) / paths_;
     const auto length = static_cast<double>(std::max<std::size_t>(path.size(), 1));
+    mean_length_ += (length - mean_length_) / paths_;
+    weight_ = static_cast<float>(mean_length_ / length);
     news_ = {added / length, added / std::max(mean_added_, 1e-9)};
   }
   /// The block of `key` is used: its class is that of all uses which it or the memory remembers.
@@ -187,17 +191,19 @@ class Learned final : public EvictionPolicy {
     const bool known = memory.knows(key);
     if (memory.uses > 0) {
       teach_idle(memory);
-      if (known) times_.returned(memory.kind, now_ - memory.last_ms);
+      if (known) times_.returned(memory.kind, now_ - memory.last_ms, memory.weight);
     }
     const std::uint32_t before = known ? memory.uses : block.uses;
     const std::uint64_t idle = now_ - (known ? memory.last_ms : block.last_ms);
-    const std::uint64_t pace = known && before > 1 ? (3 * memory.pace_ms + idle) / 4 : idle;
+    std::uint64_t pace = std::min<std::uint64_t>(idle, 0xffffffffU);
+    if (known && before > 1) pace = (3ULL * memory.pace_ms + pace) / 4;
     block.uses = std::min(before, 0xfffffffeu) + 1;
     block.kind = class_of(block.uses, ends_path, detail_of(block.uses, news_, pace));
-    memory = {key, now_, now_, pace, block.uses, block.kind};
+    memory = {key, now_, now_, static_cast<std::uint32_t>(pace), block.uses, block.kind, weight_};
   }
   void teach_idle(Memory& memory) {
-    times_.survived(memory.kind, memory.taught_ms - memory.last_ms, now_ - memory.last_ms);
+    times_.survived(memory.kind, memory.taught_ms - memory.last_ms, now_ - memory.last_ms,
+                    memory.weight);
     memory.taught_ms = now_;
   }
   /// Blocks that do not come back teach too.
@@ -209,7 +215,7 @@ class Learned final : public EvictionPolicy {
   }
 
   void rank_cells() {
-    rank_next_ = seen_ + std::min<std::uint64_t>(4096, 64 + seen_ / 2);
+    rank_next_ = seen_ + std::min<std::uint64_t>(4096, 64 + seen_ / 8);
     times_.learn();
     std::array<std::uint64_t, cells> order;  // the rank's bits, which grow with it, and the cell
     for (std::uint32_t cell = 0; cell < cells; ++cell) {
@@ -256,8 +262,9 @@ class Learned final : public EvictionPolicy {
   ReuseTimes times_;
   std::array<std::uint32_t, cells> rank_of_{}, cell_at_{};
   std::array<std::uint64_t, cells / 64> filled_{};  // bit: the list of that rank is not empty
-  double paths_ = 0, mean_added_ = 0;
-  News news_;  // of the path that is visited
+  double paths_ = 0, mean_added_ = 0, mean_length_ = 0;
+  News news_;         // of the path that is visited
+  float weight_ = 0;  // of each of its blocks
   std::uint64_t now_ = 0, aged_ms_ = 0, stamps_ = 0;
   std::uint64_t seen_ = 0, rank_next_ = 0;  // blocks visited
   std::size_t hand_ = 0;

@@ -8,7 +8,7 @@ namespace sluice {
 namespace {
 
 constexpr double lean = 10;                // observations that the evidence of others counts for
-constexpr double lean_factor = 30;         // that no detail matters counts for
+constexpr double lean_factor = 100;        // that no detail matters counts for
 constexpr double lean_class = 1000;        // that a class is as its details say counts for
 constexpr std::uint32_t reach = 2;         // steps that lend each other evidence, all but the first
 constexpr std::uint64_t memory = 1 << 18;  // returns after which counts are halved
@@ -21,7 +21,7 @@ std::uint32_t factor_of(std::uint32_t kind, std::uint32_t which) {
   const std::uint32_t group = kind / reuse_details, detail = kind % reuse_details;
   const std::uint32_t band = group < reuse_paired ? group / 2 : group < 2 * reuse_paired ? 2 : 3;
   if (group < reuse_paired) return 8 * band + (which == 0 ? detail / 4 : 4 + detail % 4);
-  return which == 0 ? 8 * band + detail % 8 : none;
+  return which == 0 && detail < 8 ? 8 * band + detail : none;
 }
 
 }  // namespace
@@ -35,11 +35,12 @@ void ReuseTimes::fade() {
     }
 }
 
-void ReuseTimes::survived(std::uint32_t kind, std::uint64_t from_ms, std::uint64_t to_ms) {
+void ReuseTimes::survived(std::uint32_t kind, std::uint64_t from_ms, std::uint64_t to_ms,
+                          double weight) {
   for (std::uint32_t step = age_step(from_ms); from_ms < to_ms; ++step) {
     const std::uint64_t end = step + 1 < reuse_ages ? std::min(to_ms, age_begin(step + 1)) : to_ms;
-    const std::uint64_t width = age_begin(step + 1) - age_begin(step);
-    seen_[kind].idle[step] += static_cast<double>(end - from_ms) / static_cast<double>(width);
+    const auto width = static_cast<double>(age_begin(step + 1) - age_begin(step));
+    seen_[kind].idle[step] += weight * static_cast<double>(end - from_ms) / width;
     from_ms = end;
   }
 }
@@ -158,7 +159,8 @@ void ReuseTimes::learn() {
   for (Steps& factor : factors_) factor.fill(1);
   for (const std::uint32_t which : {0, 1, 0, 1}) learn_factors(which);
   for (std::uint32_t kind = 0; kind < reuse_classes; ++kind)
-    rank_[kind] = ranks(leaning(seen_[kind], promised(kind, 2), lean_class));
+    if (factor_of(kind, 0) != none)  // a later group has half as many classes
+      rank_[kind] = ranks(leaning(seen_[kind], promised(kind, 2), lean_class));
 }
 
 }  // namespace sluice

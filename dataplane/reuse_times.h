@@ -40,11 +40,12 @@ inline std::uint64_t age_begin(std::uint32_t step) {
 
 class ReuseTimes {
  public:
-  /// A block of the class stayed idle from the age `from_ms` to the age `to_ms`.
-  void survived(std::uint32_t kind, std::uint64_t from_ms, std::uint64_t to_ms);
+  /// A block of the class stayed idle from the age `from_ms` to the age `to_ms`. `weight`: of how
+  /// many observations it is one.
+  void survived(std::uint32_t kind, std::uint64_t from_ms, std::uint64_t to_ms, double weight = 1);
   /// A block was used again at the age `age_ms`. Its idle time is told by `survived`.
-  void returned(std::uint32_t kind, std::uint64_t age_ms) {
-    ++seen_[kind].again[age_step(age_ms)];
+  void returned(std::uint32_t kind, std::uint64_t age_ms, double weight = 1) {
+    seen_[kind].again[age_step(age_ms)] += weight;
     ++returns_;
   }
   /// Makes `rank` new from what was learned.

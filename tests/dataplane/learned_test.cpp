@@ -192,7 +192,7 @@ TEST_CASE("of blocks used once those of long texts go, where long ones never cam
 }
 
 TEST_CASE("a long path is one observation, as a short one is") {
-  // Documents of very different lengths: 0.187 where each block is one.
+  // Documents of very different lengths: 0.188 where each block is one.
   CHECK(hit_rate("learned", 500, document_service(35)) > 0.196);
 }
 

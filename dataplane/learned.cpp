@@ -218,13 +218,15 @@ class Learned final : public EvictionPolicy {
     rank_next_ = seen_ + std::min<std::uint64_t>(4096, 64 + seen_ / 8);
     times_.learn();
     std::array<std::uint64_t, cells> order;  // the rank's bits, which grow with it, and the cell
+    std::uint32_t count = 0;
     for (std::uint32_t cell = 0; cell < cells; ++cell) {
+      if (!is_reuse_class(cell / reuse_ages)) continue;
       const auto rank = static_cast<float>(times_.rank(cell / reuse_ages, cell % reuse_ages));
-      order[cell] = std::uint64_t{std::bit_cast<std::uint32_t>(rank)} << 32 | cell;
+      order[count++] = std::uint64_t{std::bit_cast<std::uint32_t>(rank)} << 32 | cell;
     }
-    std::sort(order.begin(), order.end());
+    std::sort(order.begin(), order.begin() + count);
     filled_.fill(0);
-    for (std::uint32_t i = 0; i < cells; ++i) {
+    for (std::uint32_t i = 0; i < count; ++i) {
       cell_at_[i] = static_cast<std::uint32_t>(order[i]);
       rank_of_[cell_at_[i]] = i;
       if (!leaves_.empty(cell_at_[i])) filled_[i / 64] |= 1ULL << i % 64;

@@ -21,7 +21,7 @@ std::uint32_t factor_of(std::uint32_t kind, std::uint32_t which) {
   const std::uint32_t group = kind / reuse_details, detail = kind % reuse_details;
   const std::uint32_t band = group < reuse_paired ? group / 2 : group < 2 * reuse_paired ? 2 : 3;
   if (group < reuse_paired) return 8 * band + (which == 0 ? detail / 4 : 4 + detail % 4);
-  return which == 0 && detail < 8 ? 8 * band + detail : none;
+  return which == 0 && is_reuse_class(kind) ? 8 * band + detail : none;
 }
 
 }  // namespace
@@ -159,7 +159,7 @@ void ReuseTimes::learn() {
   for (Steps& factor : factors_) factor.fill(1);
   for (const std::uint32_t which : {0, 1, 0, 1}) learn_factors(which);
   for (std::uint32_t kind = 0; kind < reuse_classes; ++kind)
-    if (factor_of(kind, 0) != none)  // a later group has half as many classes
+    if (is_reuse_class(kind))
       rank_[kind] = ranks(leaning(seen_[kind], promised(kind, 2), lean_class));
 }
 

@@ -21,6 +21,10 @@ inline constexpr std::uint32_t reuse_details = 16;  // classes of a group, one b
 inline constexpr std::uint32_t reuse_classes = reuse_groups * reuse_details;
 /// In the first groups a class has two details of four steps, in the others one of eight.
 inline constexpr std::uint32_t reuse_paired = 4;
+/// The others have half as many classes.
+inline constexpr bool is_reuse_class(std::uint32_t kind) {
+  return kind / reuse_details < reuse_paired || kind % reuse_details < reuse_details / 2;
+}
 
 /// Two steps an octave: 0, 512, 768, 1024, 1536, ... milliseconds.
 inline std::uint32_t age_step(std::uint64_t age_ms) {

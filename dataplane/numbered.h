@@ -5,6 +5,7 @@
 // places as were under way at once; 2^32 of a place.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <utility>
@@ -38,6 +39,11 @@ class Numbered {
     const auto at = static_cast<std::uint32_t>(number);
     free_.push_back(at);
     return std::exchange(places_[at].value, std::nullopt);
+  }
+  template <typename Is>
+  bool any_of(Is is) const {
+    return std::ranges::any_of(places_,
+                               [&](const Place& place) { return place.value && is(*place.value); });
   }
   template <typename Is>
   void erase_if(Is is) {

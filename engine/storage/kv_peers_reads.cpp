@@ -50,8 +50,7 @@ bool KvPeers::ask_there(const PeerMessage& question) {
   {
     // Behind what is read there it would wait.
     const std::lock_guard lock(mutex_);
-    if (std::ranges::any_of(readings_,
-                            [&](const auto& one) { return one.second.peer == question.peer; }))
+    if (readings_.any_of([&](const Reading& one) { return one.peer == question.peer; }))
       return false;
   }
   return questions_.ask(*region->second, question, hello_.page_bytes);

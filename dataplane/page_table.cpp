@@ -17,7 +17,8 @@ PageTable::PageTable(std::uint32_t pages, std::uint32_t rows_per_page,
       watch_(pages),
       pages_(pages),
       held_(pages),
-      index_(pages) {
+      index_(pages),
+      tenants_(pages) {
   SLUICE_CHECK(pages > 0 && rows_per_page > 0);
   free_.reserve(pages);
   path_.reserve(pages);
@@ -49,20 +50,32 @@ std::vector<PageKey> PageTable::path(const PageKey& key) const {
   return path;
 }
 
-Admission PageTable::ask(std::span<const PageKey> keys, std::uint32_t rows) const {
+Admission PageTable::ask(std::span<const PageKey> keys, std::uint32_t rows,
+                         std::string_view tenant) const {
   Admission admission;
   const std::uint32_t needed = pages_for(rows);
   admission.cached = match(keys.first(std::min<std::size_t>(keys.size(), rows / rows_per_page_)));
   admission.fresh = needed - admission.cached;
-  std::uint32_t idle = 0;  // cached pages that this request itself would use
-  for (std::uint32_t i = 0; i < admission.cached; ++i)
-    idle += pages_[find(keys[i])].references == 0 ? 1 : 0;
+  // Cached pages that this request itself would use; of those, the tenant's.
+  std::uint32_t idle = 0, own = 0;
+  for (std::uint32_t i = 0; i < admission.cached; ++i) {
+    const Page page = find(keys[i]);
+    if (pages_[page].references > 0) continue;
+    ++idle;
+    own += tenants_.owner(page) != no_tenant ? 1 : 0;
+  }
   admission.fits = admission.fresh <= free_pages() + cached_ - idle;
+  if (!tenant.empty() && tenants_.quota())
+    admission.fits = admission.fits &&
+                     tenants_.pages_of(tenant).held() + own + admission.fresh <= *tenants_.quota();
   return admission;
 }
 
 void PageTable::refer(Page page) {
-  if (pages_[page].references++ == 0 && pages_[page].is_published) --cached_;
+  if (pages_[page].references++ == 0 && pages_[page].is_published) {
+    --cached_;
+    tenants_.use(page);
+  }
   hold(page);
 }
 
@@ -73,19 +86,23 @@ void PageTable::unrefer(Page page) {
   hold(page);
   if (state.is_published) {
     ++cached_;
+    tenants_.let_go(page);
     return;
   }
   if (std::exchange(state.is_known, false)) {  // it was foretold
     catch_up();
     policy_->removed(page);
   }
+  tenants_.give(page);
   ++state.generation;
   free_.push_back(page);
 }
 
-Sequence PageTable::open(std::span<const PageKey> keys) {
+Sequence PageTable::open(std::span<const PageKey> keys, const PageOwner& owner) {
   Sequence sequence;
   sequence.table_ = this;
+  sequence.tenant_ = tenants_.join(owner.tenant);
+  sequence.once_published_ = owner.once_published;
   sequence.published_ = match(keys);
   sequence.rows_ = sequence.published_ * rows_per_page_;
   for (const PageKey& key : keys.first(sequence.published_)) {
@@ -113,35 +130,62 @@ Sequence PageTable::fork(const Sequence& sequence) {
   copy.table_ = this;
   copy.rows_ = sequence.rows_;
   copy.published_ = sequence.published_;
+  copy.tenant_ = sequence.tenant_;
+  copy.once_published_ = sequence.once_published_;
+  tenants_.join(copy.tenant_);
   // Pages that are reserved and still empty stay with their owner.
   copy.pages_.assign(sequence.pages_.begin(), sequence.pages_.begin() + pages_for(sequence.rows_));
   for (const Page page : copy.pages_) refer(page);
   return copy;
 }
 
-bool PageTable::make_room(std::uint32_t count) {
-  if (count > free_pages() + cached_) return false;
-  if (free_pages() < count) catch_up();
-  while (free_pages() < count) {
-    const Page page = policy_->victim(held_);
-    SLUICE_CHECK(page != no_page && held_[page] == 0 && pages_[page].is_published);
-    if (watcher_ != nullptr) watcher_->dropped(page);
-    State& state = pages_[page];
-    SLUICE_CHECK(index_.erase(state.key.words[0]));
-    if (state.parent != no_page) {
-      --pages_[state.parent].children;
-      hold(state.parent);
-    }
-    --cached_;
-    state = {.key = {}, .generation = state.generation + 1};
-    free_.push_back(page);
+/// Of a page that is cache and a leaf.
+void PageTable::give_up(Page page) {
+  if (watcher_ != nullptr) watcher_->dropped(page);
+  State& state = pages_[page];
+  SLUICE_CHECK(index_.erase(state.key.words[0]));
+  if (tenants_.are_known()) {
+    tenants_.set_leaf(page, false);
+    tenants_.use(page);
+    tenants_.give(page);
+  }
+  if (state.parent != no_page) {
+    --pages_[state.parent].children;
+    hold(state.parent, true);
+  }
+  --cached_;
+  state = {.key = {}, .generation = state.generation + 1};
+  free_.push_back(page);
+}
+
+/// Out of the tenant's own cache. False: it may not have so many more.
+bool PageTable::make_own_room(std::uint32_t count, TenantNumber tenant) {
+  if (!tenants_.may_have(tenant, count)) return false;
+  if (tenants_.is_over(tenant, count)) catch_up();
+  while (tenants_.is_over(tenant, count)) {
+    const Page page = tenants_.next_leaf(tenant);
+    if (page == no_page) return false;
+    policy_->removed(page);
+    give_up(page);
   }
   return true;
 }
 
-Page PageTable::take() {
+bool PageTable::make_room(std::uint32_t count, TenantNumber tenant) {
+  if (count > free_pages() + cached_ || !make_own_room(count, tenant)) return false;
+  if (free_pages() < count) catch_up();
+  while (free_pages() < count) {
+    const Page page = policy_->victim(held_);
+    SLUICE_CHECK(page != no_page && held_[page] == 0 && pages_[page].is_published);
+    give_up(page);
+  }
+  return true;
+}
+
+Page PageTable::take(TenantNumber tenant) {
   const Page page = free_.back();
   free_.pop_back();
+  tenants_.take(tenant, page);
   refer(page);
   return page;
 }
@@ -154,18 +198,19 @@ Result<void> PageTable::reserve(Sequence& sequence, std::uint32_t rows,
   const std::uint32_t at = sequence.rows_ / rows_per_page_;
   const std::uint32_t used = sequence.rows_ % rows_per_page_;
   const bool copy = rows > sequence.rows_ && at < have && must_copy(sequence.pages_[at]);
-  if (!make_room(needed - have + (copy ? 1 : 0)))
+  const TenantNumber tenant = sequence.once_published_ ? no_tenant : sequence.tenant_;
+  if (!make_room(needed - have + (copy ? 1 : 0), tenant))
     return Error{ErrorCode::exhausted,
                  "a sequence needs " + std::to_string(needed - have + (copy ? 1 : 0)) +
                      " pages more; " + std::to_string(free_pages()) + " are free and " +
                      std::to_string(cached_) + " unused of " + std::to_string(capacity())};
   if (copy) {
-    const Page to = take();
+    const Page to = take(tenant);
     if (used > 0) copies.push_back({sequence.pages_[at], to, used});
     unrefer(sequence.pages_[at]);
     sequence.pages_[at] = to;
   }
-  while (sequence.pages_.size() < needed) sequence.pages_.push_back(take());
+  while (sequence.pages_.size() < needed) sequence.pages_.push_back(take(tenant));
   return {};
 }
 
@@ -175,6 +220,19 @@ void PageTable::wrote(Sequence& sequence, std::uint32_t rows) {
   for (std::uint32_t at = sequence.rows_ / rows_per_page_; at < pages_for(rows); ++at)
     SLUICE_CHECK(rows == sequence.rows_ || !must_copy(sequence.pages_[at]));
   sequence.rows_ = rows;
+}
+
+/// A page is of whose page it follows: so what follows a tenant's pages is all its own, and of its
+/// cache there is always a leaf.
+bool PageTable::become_tenants(const Sequence& sequence, Page page, Page before) {
+  if (!tenants_.are_known()) return true;
+  const TenantNumber of_before = before == no_page ? no_tenant : tenants_.owner(before);
+  const TenantNumber tenant = of_before != no_tenant ? of_before : sequence.tenant_;
+  if (tenants_.owner(page) == tenant) return true;
+  if (!make_own_room(1, tenant)) return false;
+  tenants_.give(page);
+  tenants_.take(tenant, page);
+  return true;
 }
 
 bool PageTable::publish(Sequence& sequence, const PageKey& key) {
@@ -200,6 +258,7 @@ bool PageTable::publish(Sequence& sequence, const PageKey& key) {
     ++sequence.published_;
     return true;
   }
+  if (!become_tenants(sequence, mine, before)) return false;
   State& state = pages_[mine];
   state.key = key;
   state.is_published = true;
@@ -261,6 +320,8 @@ void PageTable::release(Sequence& sequence, bool is_use) {
   for (; !sequence.pages_.empty(); sequence.pages_.pop_back()) unrefer(sequence.pages_.back());
   sequence.rows_ = sequence.published_ = 0;
   sequence.is_told_ = false;
+  tenants_.leave(sequence.tenant_);
+  sequence.tenant_ = no_tenant;
   sequence.table_ = nullptr;
 }
 

@@ -5,14 +5,16 @@
 // it is full; published pages are never written again. Who writes into a page
 // that others see, or that is published, gets a copy of it: an effect for
 // whoever keeps the bytes. A published page that nobody uses stays as cache
-// until a policy gives it up, leaves of the prefix tree first.
-// Thread: one. Owns: page numbers. Units: rows (tokens). Errors: `exhausted`,
-// and nothing is changed. Cost: constant time for a page; no allocation in the
-// steady state, sequences' own lists aside.
+// until a policy gives it up, leaves of the prefix tree first. A page is its tenant's
+// (`PageTenants`): of the page that it follows, else of the sequence that has written it. No tenant
+// ever has more pages than its quota: where it may have no more its own cache goes first. Thread:
+// one. Owns: page numbers. Units: rows (tokens). Errors: `exhausted`, and nothing is changed. Cost:
+// constant time for a page; no allocation in the steady state, sequences' own lists aside.
 #pragma once
 
 #include <memory>
 #include <span>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -21,6 +23,7 @@
 #include "dataplane/hit_watch.h"
 #include "dataplane/key_table.h"
 #include "dataplane/page_key.h"
+#include "dataplane/page_tenants.h"
 
 namespace sluice {
 
@@ -35,6 +38,14 @@ struct CopyPage {
 };
 
 class PageTable;
+
+/// Whose a sequence is.
+struct PageOwner {
+  std::string_view tenant{};  // empty: nobody's
+  /// Its pages are the tenant's from when they are published on: who reads them from elsewhere has
+  /// places for them first.
+  bool once_published = false;
+};
 
 /// Pages of one history. Move-only; gives them back when it goes. The table
 /// must outlive it.
@@ -54,6 +65,7 @@ class Sequence {
   std::uint32_t rows() const { return rows_; }
   /// Leading pages that are published, with nothing unpublished before them.
   std::uint32_t published() const { return published_; }
+  TenantNumber tenant() const { return tenant_; }
 
  private:
   friend class PageTable;
@@ -63,6 +75,8 @@ class Sequence {
     std::swap(rows_, other.rows_);
     std::swap(published_, other.published_);
     std::swap(is_told_, other.is_told_);
+    std::swap(tenant_, other.tenant_);
+    std::swap(once_published_, other.once_published_);
   }
 
   PageTable* table_ = nullptr;
@@ -70,6 +84,8 @@ class Sequence {
   std::uint32_t rows_ = 0;
   std::uint32_t published_ = 0;
   bool is_told_ = false;  // to the policy, beforehand
+  TenantNumber tenant_ = no_tenant;
+  bool once_published_ = false;
 };
 
 /// What a request would take, before anything is taken.
@@ -95,14 +111,15 @@ class PageTable {
             std::unique_ptr<EvictionPolicy> policy);
 
   /// For a history of `rows` whose full pages have these keys, root first.
-  Admission ask(std::span<const PageKey> keys, std::uint32_t rows) const;
+  Admission ask(std::span<const PageKey> keys, std::uint32_t rows,
+                std::string_view tenant = {}) const;
   /// The longest resident prefix of `keys`: the number of its pages.
   std::uint32_t match(std::span<const PageKey> keys) const;
   bool has(const PageKey& key) const { return find(key) != no_page; }
   /// The keys from its root to this page. None: it is not there.
   std::vector<PageKey> path(const PageKey& key) const;
   /// A sequence that begins with the longest resident prefix.
-  Sequence open(std::span<const PageKey> keys);
+  Sequence open(std::span<const PageKey> keys, const PageOwner& owner = {});
   /// Goes on with the page of `key` if that is published behind the sequence's, all of which are.
   bool follow(Sequence& sequence, const PageKey& key);
   Sequence fork(const Sequence& sequence);
@@ -114,7 +131,8 @@ class PageTable {
   /// The next unpublished page is full and `key` is its content's; others see
   /// it from now on. If that content is published already, the sequence goes on
   /// with the other page and gives its own back. False: the page cannot be
-  /// shared now and stays private; those behind it must wait for it.
+  /// shared now (also where it would become a tenant's that may have no more)
+  /// and stays private; those behind it must wait for it.
   [[nodiscard]] bool publish(Sequence& sequence, const PageKey& key);
   /// To fewer rows only. Of what was reserved behind them stays what `reserved` rows need, in
   /// pages that nobody else sees.
@@ -131,6 +149,9 @@ class PageTable {
   void catch_up();
   /// Borrows it; null: nobody.
   void watch(PageWatcher* watcher) { watcher_ = watcher; }
+  /// How many pages any one tenant may have. Requires: none has come yet.
+  void limit_tenants(std::uint32_t pages) { tenants_.limit(pages); }
+  const PageTenants& tenants() const { return tenants_; }
   /// The time at which the policy sees what follows.
   void set_time(std::uint64_t now_ms) { now_ms_ = now_ms; }
 
@@ -167,11 +188,18 @@ class PageTable {
   bool must_copy(Page page) const {
     return pages_[page].references > 1 || pages_[page].is_published;
   }
-  void hold(Page page) { held_[page] = pages_[page].references > 0 || pages_[page].children > 0; }
+  void hold(Page page, bool is_next = false) {
+    held_[page] = pages_[page].references > 0 || pages_[page].children > 0;
+    if (tenants_.are_known())
+      tenants_.set_leaf(page, held_[page] == 0 && pages_[page].is_published, is_next);
+  }
   void refer(Page page);
   void unrefer(Page page);
-  bool make_room(std::uint32_t count);
-  Page take();
+  bool make_room(std::uint32_t count, TenantNumber tenant);
+  bool make_own_room(std::uint32_t count, TenantNumber tenant);
+  bool become_tenants(const Sequence& sequence, Page page, Page before);
+  void give_up(Page page);
+  Page take(TenantNumber tenant);
   void tell_policy(const Sequence& sequence, bool is_use = true);
   void begin_visit(bool is_use);
   void add_to_visit(Page page, std::uint64_t key) {
@@ -185,6 +213,7 @@ class PageTable {
   std::vector<std::uint8_t> held_;
   std::vector<Page> free_;
   KeyTable index_;
+  PageTenants tenants_;
   // Told, and not seen by the policy yet: it sees one before it is asked for anything else, or is
   // told of the next. So whoever gives pages back does not wait for it.
   std::vector<VisitedBlock> path_;

@@ -14,7 +14,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../
 import planted  # noqa: E402
 
 # The cases that look at invariants, up to their first comma: those of one process's pages, and of several processes'.
-CASES = ["whatever sequences do*,where keys meet in their first word*,whatever is written*,under random schedules*,a key depends on*",
+CASES = ["whatever sequences do*,where keys meet in their first word*,whatever tenants do*,whatever is written*,under random schedules*,a key depends on*",
          "whatever processes do*", "whatever machines publish*"]
 TABLE = ["dataplane/page_table.cpp"]  # what uses the private parts of page_table.h
 
@@ -95,6 +95,21 @@ MUTANTS = [
      "  client.offers.erase(withdraw.token);\n", "", None),
     ("K16 a page that a region has not is read", "dataplane/page_reads.cpp",
      " || place.page >= pages)", ")", None),
+    ("K17 a tenant's own cache stays where it may have no more", "dataplane/page_table.cpp",
+     "  while (tenants_.is_over(tenant, count)) {", "  while (false) {", None),
+    ("K17 pages in the cache do not count", "dataplane/page_tenants.h",
+     "tenants_[tenant].pages + more > *quota_", "tenants_[tenant].held() + more > *quota_", TABLE),
+    ("K17 what is published for a tenant may be too much", "dataplane/page_table.cpp",
+     "  if (!make_own_room(1, tenant)) return false;\n", "", None),
+    ("K17 what follows a tenant's page is nobody's", "dataplane/page_table.cpp",
+     "of_before != no_tenant ? of_before : sequence.tenant_;", "sequence.tenant_;", None),
+    ("K17 a page that is given back counts on", "dataplane/page_table.cpp",
+     "  tenants_.give(page);\n  ++state.generation;\n", "  ++state.generation;\n", None),
+    ("K18 a tenant is refused for its own cache", "dataplane/page_tenants.h",
+     "tenants_[tenant].held() + more <= *quota_", "tenants_[tenant].pages + more <= *quota_", TABLE),
+    ("K18 a tenant at its quota takes others' cache", "dataplane/page_table.cpp",
+     "  if (free_pages() < count) catch_up();\n  while (free_pages() < count) {\n",
+     "  if (free_pages() < count + 1) catch_up();\n  while (free_pages() < count + 1 && cached_ > 0) {\n", None),
     ("N1 strangers are told", "dataplane/page_news.cpp", "{ followers_.erase(peer); }", "{ static_cast<void>(peer); }", None),
     ("N2 who has not read is told more", "dataplane/page_news.cpp", "  follower.waits = false;\n", "", None),
     ("N3 a run jumps from chain to chain", "dataplane/page_preloads.cpp", " || page.parent != run->keys.back())", ")", None),

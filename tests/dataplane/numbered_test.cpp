@@ -42,6 +42,10 @@ TEST_CASE("what is under way is found by its number alone, and no number is give
       model.clear();
     }
     REQUIRE(numbered.empty() == model.empty());
+    const auto is_even = [](int value) { return value % 2 == 0; };
+    REQUIRE(numbered.any_of(is_even) == std::ranges::any_of(model, [&](const auto& one) {
+              return is_even(one.second);
+            }));
   }
   CHECK(numbered.find(0) == nullptr);
   CHECK(numbered.take(std::uint64_t{1} << 40U) == std::nullopt);

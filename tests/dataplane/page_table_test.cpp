@@ -26,12 +26,18 @@ PageKeys::Secret secret() {
   return bytes;
 }
 
-std::vector<PageKey> keys_of(const Tokens& tokens) {
+/// Tenant 0 is nobody.
+std::string name_of(std::uint32_t tenant) {
+  return tenant == 0 ? std::string() : "tenant-" + std::to_string(tenant);
+}
+
+std::vector<PageKey> keys_of(const Tokens& tokens, std::uint32_t tenant = 0) {
   const PageKeys keys(secret());
   static std::map<std::pair<PageKey, Tokens>, PageKey>
       known;  // a hash costs more than all else here
   std::vector<PageKey> out;
   PageKey parent;
+  if (tenant != 0) parent = keys.root({name_of(tenant), "model", "layout", "f32"});
   for (std::size_t at = 0; at + page_rows <= tokens.size(); at += page_rows) {
     const Tokens page(tokens.begin() + static_cast<std::ptrdiff_t>(at),
                       tokens.begin() + static_cast<std::ptrdiff_t>(at + page_rows));
@@ -60,6 +66,10 @@ struct Rig {
     std::map<Page, std::uint64_t> generations;
     std::uint64_t number = 0;
     Tokens coming = {};  // all that it will be, where that was foretold
+    std::uint32_t tenant = 0;  // whose keys its pages have
+    PageOwner owner() const { return {name, once_published}; }
+    std::string name{};  // whose it is; empty: nobody's, as what comes before anybody asks
+    bool once_published = false;
   };
 
   /// `first_words`: as `coarse`; 0: all of them.
@@ -77,6 +87,9 @@ struct Rig {
   std::map<PageKey, PageKey> parent_key;  // and whose content stands before it
   std::map<std::pair<Page, std::uint64_t>, PageKey> named;  // what a page's generation ever was
   std::vector<Live> live;
+  std::uint32_t tenants = 0, quota = 0;  // none: nobody has any
+  std::map<Page, std::string> owners;    // of pages that are somebody's, by what was done with them
+  int refused = 0, made_room = 0;        // for the quota, and out of the tenant's own cache
   SplitMix64 random{1};
   Invariants invariants;
   std::uint64_t next_number = 1, actor = 0;  // whose event it is
@@ -85,8 +98,23 @@ struct Rig {
   int exhausted = 0, copied = 0, shared = 0, unshared = 0, foretold = 0, missed = 0;
 
   std::uint64_t below(std::uint64_t n) { return random.next() % n; }
-  std::vector<PageKey> keys(const Tokens& tokens) const {
-    return words == 0 ? keys_of(tokens) : coarse(keys_of(tokens), words);
+  std::vector<PageKey> keys(const Tokens& tokens, std::uint32_t tenant) const {
+    return words == 0 ? keys_of(tokens, tenant) : coarse(keys_of(tokens, tenant), words);
+  }
+  void limit(std::uint32_t count, std::uint32_t pages) {
+    tenants = count;
+    quota = pages;
+    table.limit_tenants(pages);
+  }
+  /// By the model.
+  TenantPages pages_of(const std::string& name) const {
+    TenantPages all{name};
+    for (const auto& [page, owner] : owners) {
+      if (owner != name) continue;
+      ++all.pages;
+      all.cached += table.references(page) == 0 ? 1 : 0;
+    }
+    return all;
   }
 
   /// Few different tokens, so that histories meet often.
@@ -107,15 +135,36 @@ struct Rig {
     std::vector<CopyPage> copies;
     const std::uint32_t free_before = table.free_pages() + table.cached_pages();
     const std::vector<Page> before(at.sequence.pages().begin(), at.sequence.pages().end());
-    if (!table.reserve(at.sequence, to, copies)) {
+    const std::string charged = at.once_published ? "" : at.name;
+    const TenantPages had = pages_of(charged);
+    const std::uint32_t free_pages = table.free_pages(), others_had = others_cache(charged);
+    const bool copies_last =
+        from / page_rows < before.size() && (table.references(before[from / page_rows]) > 1 ||
+                                             table.is_published(before[from / page_rows]));
+    const std::uint32_t more = needed(before, from, to, copies_last);
+    const bool reserved = table.reserve(at.sequence, to, copies).ok();
+    const bool is_over = !charged.empty() && quota > 0 && had.held() + more > quota;
+    invariants.must("K17", !reserved || !is_over);
+    invariants.must("K18", reserved || is_over || more > free_before);
+    if (!reserved) {
       ++exhausted;
+      refused += is_over && more <= free_before ? 1 : 0;
       REQUIRE(std::equal(before.begin(), before.end(), at.sequence.pages().begin(),
                          at.sequence.pages().end()));
       REQUIRE(table.free_pages() + table.cached_pages() == free_before);
       return;
     }
-    for (const Page page : at.sequence.pages())  // what was in it is nobody's business
-      if (std::ranges::find(before, page) == before.end()) store[page].assign(page_rows, others);
+    if (!charged.empty() && quota > 0) {
+      const std::uint32_t own = had.pages + more > quota ? had.pages + more - quota : 0;
+      made_room += own > 0 ? 1 : 0;
+      if (free_pages + own >= more) invariants.must("K18", others_cache(charged) >= others_had);
+    }
+    for (const Page page : at.sequence.pages())
+      if (std::ranges::find(before, page) == before.end()) {
+        store[page].assign(page_rows, others);  // what was in it is nobody's business
+        owners.erase(page);
+        if (!charged.empty()) owners[page] = charged;
+      }
     for (const CopyPage& copy : copies) {
       ++copied;
       std::copy_n(store[copy.from].begin(), copy.rows, store[copy.to].begin());
@@ -131,8 +180,16 @@ struct Rig {
     publish(at);
   }
 
+  /// Pages that room for rows [from, to) takes.
+  static std::uint32_t needed(const std::vector<Page>& had, std::uint32_t from, std::uint32_t to,
+                              bool copies) {
+    const std::uint32_t all = (to + page_rows - 1) / page_rows;
+    const auto has = static_cast<std::uint32_t>(had.size());
+    return (all > has ? all - has : 0) + (copies && to > from ? 1 : 0);
+  }
+
   void publish(Live& at) {
-    const std::vector<PageKey> all = keys(at.tokens);
+    const std::vector<PageKey> all = keys(at.tokens, at.tenant);
     while (at.sequence.published() < all.size()) {
       const std::uint32_t index = at.sequence.published();
       const Page mine = at.sequence.pages()[index];
@@ -142,6 +199,7 @@ struct Rig {
       }
       if (at.sequence.pages()[index] != mine) ++shared;
       const Page page = at.sequence.pages()[index];
+      if (page == mine) own_published(at, index);
       invariants.must("K3",
                       named.try_emplace({page, table.generation(page)}, all[index]).first->second ==
                           all[index]);
@@ -152,13 +210,27 @@ struct Rig {
     note(at);
   }
 
+  /// A page is of whose page it follows, else of who has published it.
+  void own_published(const Live& at, std::uint32_t index) {
+    const Page page = at.sequence.pages()[index];
+    const auto before = index == 0 ? owners.end() : owners.find(at.sequence.pages()[index - 1]);
+    const std::string owner = before != owners.end() ? before->second : at.name;
+    owners.erase(page);
+    if (!owner.empty()) owners[page] = owner;
+  }
+
   void open() {
     const Tokens target = history();
-    const std::vector<PageKey> all = keys(target);
-    const Admission asked = table.ask(all, static_cast<std::uint32_t>(target.size()));
     Live made;
+    made.tenant = tenants == 0 ? 0 : static_cast<std::uint32_t>(below(tenants + 1));
+    const std::uint64_t kind = below(6);
+    if (tenants > 0 && kind > 0) made.name = name_of(made.tenant);
+    made.once_published = tenants > 0 && kind == 1;
+    const std::vector<PageKey> all = keys(target, made.tenant);
+    const std::string charged = made.once_published ? "" : made.name;
+    const Admission asked = table.ask(all, static_cast<std::uint32_t>(target.size()), charged);
     made.number = actor = next_number++;
-    made.sequence = table.open(all);
+    made.sequence = table.open(all, made.owner());
     REQUIRE(made.sequence.pages().size() == asked.cached);
     made.tokens.assign(target.begin(),
                        target.begin() + static_cast<std::ptrdiff_t>(made.sequence.rows()));
@@ -230,6 +302,9 @@ struct Rig {
       copy.number = next_number++;
       copy.sequence = table.fork(at.sequence);
       copy.tokens = at.tokens;
+      copy.tenant = at.tenant;
+      copy.name = at.name;
+      copy.once_published = at.once_published;
       live.push_back(std::move(copy));
       return note(live.back());
     }
@@ -303,12 +378,34 @@ struct Rig {
                                : has_parent && table.key(parent) == parent_key[table.key(page)]);
   }
 
+  /// Cache that is not this tenant's.
+  std::uint32_t others_cache(const std::string& name) const {
+    return table.cached_pages() - pages_of(name).cached;
+  }
+
+  void check_tenants() {
+    std::erase_if(owners, [&](const auto& one) {
+      return table.references(one.first) == 0 && !table.is_published(one.first);
+    });
+    for (std::uint32_t tenant = 1; tenant <= tenants; ++tenant) {
+      const TenantPages counted = pages_of(name_of(tenant));
+      const TenantPages said = table.tenants().pages_of(name_of(tenant));
+      invariants.must("K17", said.pages == counted.pages && said.cached == counted.cached);
+      invariants.must("K17", quota == 0 || counted.pages <= quota);
+    }
+  }
+
   void check() {
     for (const Live& at : live) check_rows(at);
     check_pages();
+    check_tenants();
     const Tokens asked = history();
-    const std::vector<PageKey> all = keys(asked);
+    const auto tenant = tenants == 0 ? 0 : static_cast<std::uint32_t>(below(tenants + 1));
+    const std::vector<PageKey> all = keys(asked, tenant);
     const Sequence found = table.open(all);
+    for (const Page page : found.pages())  // another tenant's are never found
+      if (const auto owner = owners.find(page); owner != owners.end())
+        invariants.must("K13", owner->second == name_of(tenant));
     for (std::size_t i = 0; i < found.pages().size(); ++i) {
       const Page page = found.pages()[i];
       invariants.must("K4", published.contains(all[i]));
@@ -342,6 +439,41 @@ TEST_CASE("whatever sequences do, each reads its own history and no page is lost
     CHECK(rig.foretold > 50);
     CHECK(rig.missed > 10);
   }
+}
+
+TEST_CASE("whatever tenants do, none has more than its quota, or is in another's way") {
+  for (const std::string_view policy : eviction_names()) {
+    INFO(policy);
+    Rig rig(24, policy);
+    rig.limit(3, 9);
+    rig.run(4000);
+    CHECK(rig.refused > 20);
+    CHECK(rig.made_room > 50);
+    CHECK(rig.shared > 20);
+  }
+}
+
+TEST_CASE("tenants that are too many to be told apart count together") {
+  constexpr std::uint32_t many = PageTenants::tenants_most + 40;
+  PageTable table(many, page_rows, make_lru({many, 2 * many}));
+  table.limit_tenants(30);
+  std::vector<CopyPage> copies;
+  std::vector<Sequence> all;
+  std::uint32_t got = 0;
+  for (std::uint32_t i = 1; i <= many; ++i) {
+    all.push_back(table.open({}, {name_of(i), false}));
+    got += table.reserve(all.back(), page_rows, copies).ok() ? 1 : 0;
+  }
+  CHECK(got == PageTenants::tenants_most - 1 + 30);
+  CHECK(table.tenants().pages_of(name_of(1)).pages == 1);
+  CHECK(table.tenants().pages_of(name_of(many)).pages == 30);
+  CHECK(table.tenants().all().size() == PageTenants::tenants_most);
+  all.clear();
+  CHECK(table.tenants().all().empty());
+  CHECK(table.tenants().pages_of(name_of(many)).pages == 0);
+  all.push_back(table.open({}, {name_of(many), false}));  // their numbers are free again
+  REQUIRE(table.reserve(all.back(), page_rows, copies).ok());
+  CHECK(table.tenants().all()[0].name == name_of(many));
 }
 
 TEST_CASE("where keys meet in their first word no sequence reads another's pages") {

@@ -21,8 +21,16 @@ struct PoolSession {
   std::int64_t idle_ms = 0;  // since a role last asked for it
 };
 
+/// What a tenant has in the pool.
+struct PoolTenant {
+  std::string name;  // empty: several, that are too many to be told apart
+  std::uint64_t pages = 0;
+  std::uint64_t cached = 0;  // of those
+};
+
 struct PoolReport {
   static constexpr std::size_t sessions_most = 1000;
+  static constexpr std::size_t tenants_most = 100;
 
   std::string name;    // of the global parameter
   std::string model;   // whose keys and values it holds
@@ -79,6 +87,10 @@ struct PoolReport {
     std::uint64_t wasted = 0;             // that came, and were given up before
   };
   std::optional<Preloads> preloads;
+
+  std::uint64_t tenant_pages = 0;       // that any one may have; 0: all
+  std::uint64_t tenants = 0;            // that have pages
+  std::vector<PoolTenant> tenant_list;  // the `tenants_most` that have most pages, these first
 
   std::uint64_t sessions = 0;
   std::vector<PoolSession> session_list;  // the first `sessions_most`, by name

@@ -74,6 +74,14 @@ Json json_of(const PoolReport& pool) {
                     {"raised", pool.host->raised}, {"missed", pool.host->missed},
                     {"off", pool.host->off},       {"unpinned", pool.host->unpinned}};
   add_source(pool, json);
+  if (pool.tenant_pages > 0) json["tenant_pages"] = pool.tenant_pages;
+  if (pool.tenants > 0) {
+    json["tenants"] = pool.tenants;
+    json["tenant_list"] = Json::array();
+    for (const PoolTenant& one : pool.tenant_list)
+      json["tenant_list"].push_back(
+          {{"name", one.name}, {"pages", one.pages}, {"cached", one.cached}});
+  }
   json["sessions"] = pool.sessions;
   json["session_list"] = Json::array();
   for (const PoolSession& one : pool.session_list)

@@ -10,8 +10,9 @@
 //       disk "disk_pages", "disk_bytes", "disk_bytes_most", "disk_off" (why), of machines with an
 //       index of pages "index": { "asked", "found", "unanswered", "stale", "told", "anew", "down"
 //       (why) }, of one that preloads "preloads": { "told", "had", "taken", "missed", "useful",
-//       "wasted" }, "sessions", "session_list": [ { "name", "role", "tokens", "kept", "answering",
-//       "idle_ms" } ] }, as base/pool_report.h says.
+//       "wasted" }, "tenant_pages" (where one may not have all), where there are tenants "tenants",
+//       "tenant_list": [ { "name", "pages", "cached" } ], "sessions", "session_list": [ { "name",
+//       "role", "tokens", "kept", "answering", "idle_ms" } ] }, as base/pool_report.h says.
 //
 // Pages that others read without asking are not counted by their owner: not in "given_pages".
 #pragma once

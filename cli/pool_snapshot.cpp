@@ -167,6 +167,27 @@ std::string rates_line(const Json& rates) {
   return text + "\n";
 }
 
+/// The first few; the others are in JSON.
+std::string tenants_line(const Json& pool) {
+  const Json* const list = member(pool, "tenant_list");
+  const std::uint64_t most = count(pool, "tenant_pages");
+  const std::string limit = most > 0 ? ", each " + count_text(most, "page") + " at most" : "";
+  if (list == nullptr || !list->is_array() || list->empty())
+    return most > 0 ? "  tenants  none" + limit + "\n" : "";
+  constexpr std::size_t shown_most = 8;
+  const std::uint64_t all = count(pool, "tenants");
+  std::string text = "  tenants  " + std::to_string(all) + limit + ":";
+  const std::size_t shown = std::min(list->size(), shown_most);
+  for (std::size_t i = 0; i < shown; ++i) {
+    const Json& one = (*list)[i];
+    const std::string name = words(one, "name");
+    text += (i == 0 ? " " : ", ") + (name.empty() ? std::string("(others)") : name) + " " +
+            number(one, "pages") + " (" + number(one, "cached") + " cache)";
+  }
+  if (all > shown) text += ", and " + std::to_string(all - shown) + " more";
+  return text + "\n";
+}
+
 std::string pool_text(const SeenPool& seen, const std::optional<Json>& rates) {
   std::string text = heading(seen);
   if (!is_seen(seen)) return text;
@@ -178,6 +199,7 @@ std::string pool_text(const SeenPool& seen, const std::optional<Json>& rates) {
   text += "  tokens   " + std::to_string(count(pool, "published") * count(pool, "page_tokens")) +
           " that prompts may find; " + words(pool, "layout") + "\n";
   text += prompts_line(pool) + kept_line(pool) + host_line(pool) + source_lines(pool);
+  text += tenants_line(pool);
   text += "  sessions " + number(pool, "sessions") + "\n";
   if (rates) text += rates_line(*rates);
   return text;

@@ -1,5 +1,9 @@
 #include "roles/pool_view.h"
 
+#include <algorithm>
+#include <functional>
+#include <utility>
+
 namespace sluice {
 
 void PromptCounts::add(std::size_t tokens, std::size_t kept, std::size_t brought) {
@@ -38,6 +42,12 @@ void add_pages(const KvPages& pool, PoolReport& report) {
     report.shared += table.references(page) > 1 ? 1 : 0;
     report.published += table.is_published(page) ? 1 : 0;
   }
+  report.tenant_pages = table.tenants().quota().value_or(0);
+  for (TenantPages& one : table.tenants().all())
+    report.tenant_list.push_back({std::move(one.name), one.pages, one.cached});
+  report.tenants = report.tenant_list.size();
+  std::ranges::stable_sort(report.tenant_list, std::greater(), &PoolTenant::pages);
+  report.tenant_list.resize(std::min(report.tenant_list.size(), PoolReport::tenants_most));
   const HitWindow window = table.hit_window();
   report.window_blocks = window.blocks;
   report.window_hits = window.hits;

@@ -25,7 +25,8 @@ constexpr std::uint64_t PoolReport::*numbers[] = {
     &PoolReport::given_bytes,   &PoolReport::source_pages,
     &PoolReport::source_bytes,  &PoolReport::source_bytes_most,
     &PoolReport::sessions,      &PoolReport::window_blocks,
-    &PoolReport::window_hits,   &PoolReport::window_optimum};
+    &PoolReport::window_hits,   &PoolReport::window_optimum,
+    &PoolReport::tenant_pages,  &PoolReport::tenants};
 constexpr std::string PoolReport::*texts[] = {&PoolReport::name, &PoolReport::model,
                                               &PoolReport::layout, &PoolReport::source_off};
 constexpr std::uint64_t PoolReport::Index::*index_numbers[] = {
@@ -58,6 +59,13 @@ void put_pool(const PoolReport& report, ByteWriter& writer) {
     writer.u8(one.answering ? 1 : 0);
     writer.signed_number(one.idle_ms);
   }
+  const std::size_t tenants = std::min(report.tenant_list.size(), PoolReport::tenants_most);
+  writer.number(tenants);
+  for (std::size_t i = 0; i < tenants; ++i) {
+    put_text(report.tenant_list[i].name, writer);
+    writer.number(report.tenant_list[i].pages);
+    writer.number(report.tenant_list[i].cached);
+  }
   writer.signed_number(report.age_ms);
 }
 
@@ -80,6 +88,12 @@ PoolReport read_pool(ByteReader& reader) {
     one.kept = reader.number("tokens that it keeps", any);
     one.answering = reader.number("whether it is answered", 1) != 0;
     one.idle_ms = reader.signed_number("how long it was idle");
+  }
+  report.tenant_list.resize(reader.count("tenants of a pool", PoolReport::tenants_most, 3));
+  for (PoolTenant& one : report.tenant_list) {
+    one.name = reader.text("a tenant's name", pool_text_max);
+    one.pages = reader.number("pages of a tenant", any);
+    one.cached = reader.number("its pages that nobody uses", any);
   }
   report.age_ms = reader.signed_number("how old a report is");
   return report;

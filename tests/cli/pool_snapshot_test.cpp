@@ -50,6 +50,35 @@ PoolSnapshot snapshot(double seconds, const PoolReport& pool) {
 
 }  // namespace
 
+TEST_CASE("tenants are shown in a bounded number, with what each may have") {
+  PoolReport pool = pulling(1);
+  const auto line = [&] {
+    const std::string text = pool_status_text(snapshot(1, pool), nullptr);
+    const std::size_t at = text.find("  tenants ");
+    return at == std::string::npos ? std::string() : text.substr(at, text.find('\n', at) - at);
+  };
+  CHECK(line().empty());
+  pool.tenant_pages = 16;
+  CHECK(line() == "  tenants  none, each 16 pages at most");
+  pool.tenants = 12;
+  for (std::uint64_t i = 0; i < 10; ++i)
+    pool.tenant_list.push_back({"t" + std::to_string(i), 16 - i, i});
+  pool.tenant_list[1].name.clear();
+  CHECK(line() ==
+        "  tenants  12, each 16 pages at most: t0 16 (0 cache), (others) 15 (1 cache), t2 14 (2 "
+        "cache), "
+        "t3 13 (3 cache), t4 12 (4 cache), t5 11 (5 cache), t6 10 (6 cache), t7 9 (7 cache), and 4 "
+        "more");
+  pool.tenant_pages = 0;
+  CHECK(line().starts_with("  tenants  12: t0 16 (0 cache), "));
+  const auto json = pool_status_json(snapshot(1, pool), nullptr)["pools"][0];
+  CHECK(json["tenants"] == 12);
+  CHECK(json["tenant_list"].size() == 10);
+  CHECK(json["tenant_list"][2] ==
+        nlohmann::ordered_json{{"name", "t2"}, {"pages", 14}, {"cached", 2}});
+  CHECK_FALSE(json.contains("tenant_pages"));
+}
+
 TEST_CASE("one snapshot shows what is, two what has happened by the second") {
   const PoolSnapshot before = snapshot(10, pulling(2)), now = snapshot(12, pulling(6));
   const std::string text = pool_status_text(now, &before);

@@ -62,6 +62,7 @@ Result<PayloadRef> make_request(const RunOptions& options) {
   add("top_p", options.top_p);
   add("guidance", options.guidance);
   add("strength", options.strength);
+  add("tenant", options.tenant);
   return make_json(Json{{"content", content}, {"options", chosen}}.dump(
       -1, ' ', false, Json::error_handler_t::replace));
 }

@@ -32,6 +32,8 @@ void add_request_options(Command command, RunOptions& options) {
       "How closely a drawing follows the words (default: the role's)");
   add("--strength", options.strength,
       "Below 1: a drawing starts from the given picture (default: 1)");
+  add("--tenant", options.tenant,
+      "Whose the call and its session are: what is kept of them nobody else finds");
 }
 
 void add_calls_options(Command command, RunOptions& options) {

@@ -31,10 +31,12 @@ struct RunOptions {
   IsolateOptions isolate;
   std::optional<std::int64_t> max_tokens, top_k, seed, steps;
   std::optional<double> temperature, top_p, guidance, strength;
+  std::optional<std::string> tenant;
   WorkflowOptions workflow;
 
   bool samples() const {
-    return max_tokens || top_k || seed || steps || temperature || top_p || guidance || strength;
+    return max_tokens || top_k || seed || steps || temperature || top_p || guidance || strength ||
+           tenant;
   }
   /// Something is said that goes into `request: json`.
   bool asks() const { return prompt || !images.empty() || !request.empty() || samples(); }

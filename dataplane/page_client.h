@@ -12,6 +12,7 @@
 // where there is room.
 #pragma once
 
+#include <memory>
 #include <optional>
 #include <span>
 #include <utility>
@@ -30,6 +31,13 @@ class PageManagerPort {
   virtual Result<attached::Answer> ask(std::span<const attached::Request> batch) = 0;
   /// A batch that has no replies. Waits for nobody.
   virtual Result<void> tell(std::span<const attached::Request> batch) = 0;
+};
+
+/// A table of so many pages in another process.
+struct AttachedTable {
+  std::unique_ptr<PageManagerPort> port;
+  std::size_t pages = 0;
+  PageKeys::Secret secret{};  // of the pages' keys
 };
 
 class PageClient;

@@ -17,6 +17,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/result.h"
 #include "dataplane/slot_lists.h"
 
 namespace sluice {
@@ -36,6 +37,8 @@ struct TenantRoom {
   std::uint32_t quota = 0, held = 0;
   std::uint32_t free() const { return quota > held ? quota - held : 0; }
 };
+/// Of a tenant that wants so many pages more.
+Error tenant_is_full(std::string_view tenant, std::size_t needed, const TenantRoom& room);
 
 class PageTenants {
  public:

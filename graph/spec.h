@@ -103,6 +103,8 @@ struct GlobalParamSpec {
   std::optional<Name> model;
   std::int64_t page_tokens = 16;
   std::int64_t pages = 0;          // 0: the roles propose
+  std::int64_t tenant_pages = 0;   // that one tenant may have; 0: all
+  Mark tenant_pages_mark;
   Dtype kv_dtype = Dtype::f32;     // of keys and values; or bf16
   std::optional<Name> ssd;         // folder in which full pages are kept too
   std::int64_t ssd_bytes = std::int64_t{4} << 30;

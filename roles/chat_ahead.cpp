@@ -74,12 +74,12 @@ void ReadsAhead::begin(const std::deque<Piece>& waiting, SharedEngine::Turn& min
 
 /// Whether so much of it is that the rest is better left to the answer.
 bool ReadsAhead::is_there(const ChatSession& session, const RowsOrigin& origin,
-                          const std::vector<std::int32_t>& prompt) {
+                          const std::vector<std::int32_t>& prompt, bool of_others) {
   const std::size_t least = std::max(rows_least, prompt.size() / part_least);
   const std::size_t said = std::min(session.tokens.size(), session.sequence.tokens());
   std::size_t found =
       rows_in_common(session.origin, std::span(session.tokens).first(said), origin, prompt);
-  if (found + least <= prompt.size() && share_prefixes_)
+  if (found + least <= prompt.size() && of_others)
     found = std::max(found, sessions_.pages().open(origin, prompt).tokens());
   return found + least > prompt.size();
 }
@@ -87,26 +87,30 @@ bool ReadsAhead::is_there(const ChatSession& session, const RowsOrigin& origin,
 void ReadsAhead::begin(Read& read, SharedEngine::Turn& mine) {
   ChatSession* const session = session_of(read);
   const ChatModel& model = engine_.model;
-  // Where the message goes behind an earlier turn its last piece cuts off what follows; of other
-  // processes' pages a session keeps none, so what nobody shares would be lost.
+  // Where the message goes behind an earlier turn its last piece cuts off what follows.
   if (session == nullptr || session->answering || session->asks || session->step >= 0 ||
-      (sessions_.is_among_processes() && !share_prefixes_) ||
       model.model().architecture().image_token == patches_token)
     return;
+  GenerationOptions options;
+  options.tokens_max = 0;
+  options.tenant = session->tenant.value_or("");
+  // A picture does not say whose it is, so others find it when a text has.
+  options.share_prefix = share_prefixes_ && session->tenant.has_value();
+  // Of other processes' pages a session keeps none: what nobody finds would be lost.
+  if (sessions_.is_among_processes() && !options.share_prefix) return;
   std::optional<Generation> made;
   {
     WithPending said(*session);
     read.prompt = said.beginning(model);
-    if (is_there(*session, model.origin_of(session->messages), read.prompt)) return;
-    GenerationOptions options;
-    options.tokens_max = 0;
-    options.share_prefix = share_prefixes_;
-    Result<Generation> begun = model.begin_with(read.prompt, session->messages, options);
+    if (is_there(*session, model.origin_of(session->messages, options.tenant), read.prompt,
+                 options.share_prefix))
+      return;
+    Result<Generation> begun = model.begin_with(read.prompt, session->messages, std::move(options));
     // Rows that see each other are those of the whole message.
     if (!begun.ok() || begun->mask != Mask::causal) return;
     made = std::move(begun).value();
   }
-  if (!sessions_.go_on_if_free(*session, *made, mine.engine().planner())) return;
+  if (!sessions_.go_on_behind(*session, *made, mine.engine().planner(), true)) return;
   read.had = made->sequence.tokens();
   auto task = std::make_unique<GenerationTask>(*std::move(made), &model.tokenizer());
   read.number = mine.add(*task);

@@ -63,7 +63,7 @@ class ReadsAhead {
   void begin(Read& read, SharedEngine::Turn& mine);
   void end(Read& read, SharedEngine::Turn& mine);
   bool is_there(const ChatSession& session, const RowsOrigin& origin,
-                const std::vector<std::int32_t>& prompt);
+                const std::vector<std::int32_t>& prompt, bool of_others);
 
   ChatEngine& engine_;
   ChatSessions& sessions_;

@@ -3,6 +3,7 @@
 #include <string>
 
 #include "roles/picture_features.h"
+#include "roles/tenant.h"
 
 namespace sluice::chat {
 
@@ -19,9 +20,15 @@ bool look_at(Piece& piece, const ChatModel& model) {
   const Activation& activation = *piece.activation;
   if (activation.interface() == "answer") {
     for (const PayloadRef& image : activation.inputs("image")) {
-      std::optional<PictureInput> seen = model.find_picture(picture_content(image->tensor));
+      const Result<std::string> tenant = tenant_of(*image);
+      if (!tenant.ok()) {
+        piece.outcome = tenant.error();
+        continue;
+      }
+      std::optional<PictureInput> seen =
+          model.find_picture(picture_content(image->tensor, *tenant));
       keep(seen.has_value() ? Result<PictureInput>(*std::move(seen))
-                            : model.prepare(image->tensor));
+                            : model.prepare(image->tensor, *tenant));
     }
     return !activation.inputs("image").empty();
   }

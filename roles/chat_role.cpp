@@ -81,10 +81,6 @@ class ChatRole final : public SteppedRole {
   void finish(Turn& turn, SharedEngine::Turn& mine, std::vector<StepOutcome>& ended);
   void advance(SharedEngine::Turn& mine, std::vector<StepOutcome>& ended);
 
-  ChatSession& session_of(const Activation& activation) {
-    return sessions_.session(activation.session(), name_);
-  }
-
   const std::string name_;
   ChatEngine& engine_;
   ChatSessions& sessions_;
@@ -100,7 +96,7 @@ class ChatRole final : public SteppedRole {
 /// A piece of a message, or the end of one.
 void ChatRole::take(Piece& piece, SharedEngine::Turn& mine, std::vector<StepOutcome>& ended) {
   Activation& activation = *piece.activation;
-  ChatSession& session = session_of(activation);
+  ChatSession& session = sessions_.session(activation.session(), name_);
   Result<void> outcome = piece.outcome;
   if (session.failed_call == activation.call())
     return ended.push_back(
@@ -111,6 +107,7 @@ void ChatRole::take(Piece& piece, SharedEngine::Turn& mine, std::vector<StepOutc
   if (is_first) session.drop_pending();
   for (Look& look : piece.looks) session.pending.pictures.push_back(std::move(look.picture));
   for (const PayloadRef& text : activation.inputs("text")) {
+    if (outcome.ok()) outcome = session.go_on_as(*text);
     session.pending.text += text->text;
     session.step = text->attribute("step").value_or(session.step);
     if (!outcome.ok() || text->attribute("generate").value_or(1) == 0) continue;
@@ -134,6 +131,7 @@ Result<void> ChatRole::begin(Activation& activation, ChatSession& session, const
   Result<std::vector<std::int32_t>> prompt = model.tokens(session.messages);
   GenerationOptions options = options_of(text, tokens_max_);
   options.share_prefix = share_prefixes_;
+  options.tenant = session.tenant.value_or("");
   options.first_only = activation.interface() == "prefill";
   const std::size_t tokens_asked = options.tokens_max;
   Result<Generation> generation =
@@ -510,7 +508,7 @@ void ChatRole::take_all(SharedEngine::Turn& mine, std::vector<StepOutcome>& ende
 bool ChatRole::waits(std::size_t at, SharedEngine::Turn& mine) {
   const Piece& piece = waiting_[at];
   if (piece.activation->interface() == "decode") return false;
-  ChatSession& session = session_of(*piece.activation);
+  ChatSession& session = sessions_.session(piece.activation->session(), name_);
   // The call before has ended, and nobody has gone on with its answer.
   if (session.handed != 0 && session.call != piece.activation->call())
     sessions_.hear_of(session.handed, mine.engine());

@@ -9,6 +9,7 @@
 #include "roles/chat_options.h"
 #include "roles/kv_pages.h"
 #include "roles/saved_message.h"
+#include "roles/tenant.h"
 
 namespace sluice {
 
@@ -33,6 +34,14 @@ void HandedAnswer::drop(KvPages& pages, ModelEngine& engine) {
 }
 
 namespace {
+
+/// Whoever goes on with it has its prompt.
+void drop_kept(HandedAnswer& handed, KvPages& pages) {
+  auto* const kept = std::get_if<HandedAnswer::InPages>(&handed.state);
+  if (kept == nullptr || !kept->generation.origin.pictures.empty()) return;
+  pages.release(kept->generation.sequence);
+  handed.state = HandedAnswer::Dropped{RowsOrigin(kept->generation.origin)};
+}
 
 /// What stands against a GPU before a model is read.
 Result<void> check_on_cuda(const GlobalParamMaking& making, const TextDevice* cuda) {
@@ -152,6 +161,8 @@ Result<ChatEngine*> ChatSessions::engine(const std::string& directory, kernels::
   if (cuda_ != nullptr) chat->name_as_device();
   engine_ = std::make_unique<ChatEngine>(std::move(chat).value(), std::move(text).value(), format,
                                          options);
+  if (cuda_ != nullptr && spec_.tenant_pages > 0)
+    pages().limit_tenants(static_cast<std::size_t>(spec_.tenant_pages));
   PageCopies* const copies = engine_->text->copies();
   if (copies != nullptr && kept_.pool != nullptr)
     host_tier_ = std::make_unique<HostTier>(engine_->text->pages(), *copies, *kept_.pool,
@@ -164,6 +175,13 @@ Result<ChatEngine*> ChatSessions::engine(const std::string& directory, kernels::
   if (kept_.peers != nullptr && kept_.peers->preloads())
     preloader_ = std::make_unique<Preloader>(engine_->shared, turn.engine(), *kept_.peers);
   return engine_.get();
+}
+
+Result<void> ChatSession::go_on_as(const Payload& text) {
+  const Result<std::string> said = tenant_of(text);
+  if (!said.ok()) return said.error();
+  pending.tenant = *said;
+  return sluice::go_on_as(*said, tenant);
 }
 
 void ChatSession::drop_pending() {
@@ -294,8 +312,15 @@ Result<void> ChatSessions::give(std::uint64_t number, Generation generation, Mod
 /// Besides what is still being read back, and what others wait for.
 bool ChatSessions::is_free(const Planner& planner, std::size_t more) {
   const std::size_t awaited = more + (source() != nullptr ? source()->pages_awaited() : 0);
+  const RoomOfTenant room_of = [this](const std::string& one) { return pages().tenant_room(one); };
   const std::size_t free = pages().pages_free();
-  return awaited <= free && planner.fits(static_cast<std::uint32_t>(free - awaited));
+  return awaited <= free && planner.fits(static_cast<std::uint32_t>(free - awaited), room_of);
+}
+
+/// Besides what its tasks want, of what it may have.
+bool ChatSessions::is_tenants(const Planner& planner, const std::string& tenant, std::size_t more) {
+  const std::optional<TenantRoom> room = pages().tenant_room(tenant);
+  return !room.has_value() || planner.wanted_by(tenant) + more <= room->free();
 }
 
 /// Before every forward, whoever runs it. Where there are fewer pages than are waited for, sessions
@@ -304,24 +329,37 @@ bool ChatSessions::is_free(const Planner& planner, std::size_t more) {
 /// same.
 bool ChatSessions::make_room(const Planner& planner, std::size_t more) {
   const auto fits = [&] { return is_free(planner, more); };
+  if (planner.waiting() > 0) make_tenants_room(planner);
   if (fits()) return true;
   if (kept_.peers != nullptr && host_tier_ == nullptr) kept_.peers->drop_preload();
   for (auto& [name, session] : sessions_)
     if (!session.answering) pages().release(session.sequence);
   if (kept_.peers == nullptr || fits()) return fits();
-  // Whoever goes on with these has their prompts.
-  for (auto& [number, handed] : handed_) {
-    auto* const kept = std::get_if<HandedAnswer::InPages>(&handed.state);
-    if (kept == nullptr || !kept->generation.origin.pictures.empty()) continue;
-    pages().release(kept->generation.sequence);
-    handed.state = HandedAnswer::Dropped{RowsOrigin(kept->generation.origin)};
-  }
+  for (auto& [number, handed] : handed_) drop_kept(handed, pages());
   return fits();
 }
 
-/// Those that the generation goes on behind, and how many more pages it takes.
-std::pair<KvSequence, std::size_t> ChatSessions::said_before(ChatSession& session,
-                                                             const Generation& generation) {
+/// Its sessions that do not answer give theirs up, where its tasks and `more` would be too many.
+/// False: they are too many all the same.
+bool ChatSessions::make_tenant_room(const Planner& planner, const std::string& tenant,
+                                    std::size_t more) {
+  const auto fits = [&] { return is_tenants(planner, tenant, more); };
+  if (fits()) return true;
+  for (auto& [name, session] : sessions_)
+    if (!session.answering && session.tenant == tenant) pages().release(session.sequence);
+  for (auto& [number, handed] : handed_)
+    if (handed.options.tenant == tenant) drop_kept(handed, pages());
+  return fits();
+}
+
+/// Of those who wait for their own.
+void ChatSessions::make_tenants_room(const Planner& planner) {
+  planner.for_tenants_who_wait(
+      [&](const std::string& tenant) { (void)make_tenant_room(planner, tenant, 0); });
+}
+
+bool ChatSessions::go_on_behind(ChatSession& session, Generation& generation,
+                                const Planner& planner, bool only_if_free) {
   KvSequence said = std::exchange(session.sequence, {});
   const std::size_t same = rows_in_common(
       session.origin,
@@ -332,24 +370,13 @@ std::pair<KvSequence, std::size_t> ChatSessions::said_before(ChatSession& sessio
   const std::size_t all = std::min(generation.history.size() + answer,
                                    engine_->model.model().text().shape().positions_max);
   const std::size_t more = pages().missing(said, all - said.tokens());
-  return {std::move(said), more};
-}
-
-void ChatSessions::go_on_behind(ChatSession& session, Generation& generation,
-                                const Planner& planner) {
-  auto [said, more] = said_before(session, generation);
-  if (!make_room(planner, more)) pages().release(said);
-  (void)engine_->model.keep_prefix(pages(), std::move(said), session.origin, session.tokens,
-                                   generation, false);
-}
-
-bool ChatSessions::go_on_if_free(ChatSession& session, Generation& generation,
-                                 const Planner& planner) {
-  auto [said, more] = said_before(session, generation);
-  if (!is_free(planner, more)) {
+  const std::string& tenant = generation.options.tenant;
+  if (only_if_free && !(is_free(planner, more) && is_tenants(planner, tenant, more))) {
     session.sequence = std::move(said);
     return false;
   }
+  const bool in_pool = make_room(planner, more);
+  if (!make_tenant_room(planner, tenant, more) || !in_pool) pages().release(said);
   (void)engine_->model.keep_prefix(pages(), std::move(said), session.origin, session.tokens,
                                    generation, false);
   return true;
@@ -455,6 +482,7 @@ void ChatSessions::go_on_as_settled(ChatSession& session, std::string_view name,
       session.messages.size() >= behind && histories_.is_at(of_session, of_role, settled->behind);
   session.messages.resize(goes_on ? behind : 0);
   if (goes_on) std::ranges::move(settled->messages, std::back_inserter(session.messages));
+  if (!session.messages.empty()) session.tenant = session.messages.front().tenant;
   histories_.set(of_session, of_role, session.messages);
 }
 

@@ -29,6 +29,8 @@ namespace sluice {
 
 /// A chat so far. While an answer is being made its pages are with the generation.
 struct ChatSession {
+  /// A piece of a message comes. Errors: invalid_argument (it is another tenant's).
+  Result<void> go_on_as(const Payload& text);
   /// What was begun to be said is not.
   void drop_pending();
   /// What is pending is said: behind all messages, or in place of what stands behind the first
@@ -42,6 +44,7 @@ struct ChatSession {
   std::string name, role;              // whose it is
   ChatHistories* histories = nullptr;  // hears of what is void
   std::uint64_t id = 0;  // a session that ends and begins anew is another one
+  std::optional<std::string> tenant;  // whose it is, as its first call said; none has come yet
   std::vector<ChatMessage> messages;
   ChatMessage pending{"user", "", {}};  // of the turn that is being said
   std::int64_t step = -1;               // of that turn; negative: it goes behind all
@@ -147,10 +150,10 @@ class ChatSessions final : public GlobalParam, public SessionKeeper {
   /// free. Else those of what was said go too: a task that waits holds none, for of
   /// two that wait for each other's none could ever run. They are found again where nobody needed
   /// them.
-  void go_on_behind(ChatSession& session, Generation& generation, const Planner& planner);
-  /// The same, where those pages are free without anybody's giving some up. Else false: the session
-  /// keeps its own.
-  bool go_on_if_free(ChatSession& session, Generation& generation, const Planner& planner);
+  /// `only_if_free`: without anybody's giving some up; false: they are not, and the session keeps
+  /// its own.
+  bool go_on_behind(ChatSession& session, Generation& generation, const Planner& planner,
+                    bool only_if_free = false);
   /// The session's answer waits to be gone on with. Returns its number.
   std::uint64_t hand_over(ChatSession& session, HandedAnswer answer);
   /// The caller goes on with its task, or removes it. None: it is not this session's, it was taken,
@@ -192,9 +195,10 @@ class ChatSessions final : public GlobalParam, public SessionKeeper {
   Result<std::unique_ptr<TextEngine>> text_of(const Model& model);
   Result<std::unique_ptr<TextEngine>> text_on_gpu(const Model& model);
   bool is_free(const Planner& planner, std::size_t more);
+  bool is_tenants(const Planner& planner, const std::string& tenant, std::size_t more);
   bool make_room(const Planner& planner, std::size_t more);
-  std::pair<KvSequence, std::size_t> said_before(ChatSession& session,
-                                                 const Generation& generation);
+  bool make_tenant_room(const Planner& planner, const std::string& tenant, std::size_t more);
+  void make_tenants_room(const Planner& planner);
   void take_said(SaidAnswer said);
   void hear_processes(ModelEngine& engine);
   void drop_late(HandedAnswer& handed, ModelEngine& engine);

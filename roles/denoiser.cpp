@@ -8,6 +8,7 @@
 #include "roles/drawing_role.h"
 #include "roles/engine_options.h"
 #include "roles/paged_kv.h"
+#include "roles/tenant.h"
 
 namespace sluice {
 
@@ -55,6 +56,10 @@ Result<std::unique_ptr<Drawing>> Denoiser::begin(const Activation& activation,
       activation.session(), static_cast<std::size_t>(prompt.attribute("length").value_or(0)),
       static_cast<std::uint64_t>(prompt.attribute("offer").value_or(0)));
   if (!said.ok()) return said.error();
+  Result<std::string> tenant = tenant_of(prompt);
+  if (!tenant.ok()) return tenant.error();
+  DrawingOptions drawn = asked;
+  drawn.tenant = std::move(tenant).value();
   FlowOptions options;
   options.steps = static_cast<std::size_t>(std::max<std::int64_t>(
       prompt.attribute("steps").value_or(static_cast<std::int64_t>(shape.steps)), 0));
@@ -67,7 +72,7 @@ Result<std::unique_ptr<Drawing>> Denoiser::begin(const Activation& activation,
   if (!x.ok()) return x.error();
   return std::make_unique<Drawing>(
       std::make_unique<FlowSteps>(flow(), std::move(x).value(), options), std::move(said).value(),
-      host_.turns().wordless_drawing(), asked);
+      host_.turns().wordless_drawing(), drawn);
 }
 
 constexpr std::string_view option_names[] = {"precision", "step_tokens", "priority", "deadline_ms"};

@@ -33,7 +33,7 @@ class DrawingRole final : public SteppedRole {
   void admit(Activation& activation) override {
     const Nanoseconds now = engine_clock();
     asked_.push_back(
-        {&activation, {priority_, now, time_ != 0 ? now + time_ : no_deadline}, nullptr, 0});
+        {&activation, {priority_, now, time_ != 0 ? now + time_ : no_deadline, {}}, nullptr, 0});
   }
   bool busy() const override { return !asked_.empty(); }
   void step(std::vector<StepOutcome>& ended) override;

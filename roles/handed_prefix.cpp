@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "base/little_endian.h"
+#include "roles/tenant.h"
 
 namespace sluice {
 
@@ -97,6 +98,7 @@ PayloadRef prefix_frame(const HandedPrefix& prefix) {
            {"seed", static_cast<std::int64_t>(options.seed)},
            {"share", options.share_prefix ? 1 : 0}})
     payload->attributes.emplace_back(name, value);
+  add_tenant(options.tenant, payload->attributes);
   if (!prefix.history.role.empty()) {
     payload->text = prefix.history.role;
     payload->attributes.emplace_back("behind", prefix.history.behind.count);
@@ -127,7 +129,8 @@ Result<HandedPrefix> read_prefix(const Payload& frame, std::size_t vocabulary) {
                                     static_cast<std::uint64_t>(top_k), temperature, top_p);
   const bool has_tokens = frame.tensor.dtype() == Dtype::i32 && frame.tensor.shape().size() == 1 &&
                           frame.tensor.count() > 0;
-  if (!is_right || !has_tokens || !are_tokens(frame.tensor.i32(), vocabulary))
+  Result<std::string> tenant = tenant_of(frame);
+  if (!is_right || !has_tokens || !tenant.ok() || !are_tokens(frame.tensor.i32(), vocabulary))
     return invalid_argument("the prefix is none that a `prefill` of this model has made");
   if (frame.attribute("machine").has_value())
     prefix.from =
@@ -140,6 +143,7 @@ Result<HandedPrefix> read_prefix(const Payload& frame, std::size_t vocabulary) {
   prefix.options.sampling.top_p = top_p;
   prefix.options.seed = static_cast<std::uint64_t>(number("seed"));
   prefix.options.share_prefix = number("share") != 0;
+  prefix.options.tenant = std::move(tenant).value();
   const std::int64_t behind = number("behind");
   if (!frame.text.empty() && behind >= 0 && behind < static_cast<std::int64_t>(history_records_max))
     prefix.history = {
@@ -160,6 +164,7 @@ std::vector<std::byte> encode_begun(const Generation& begun) {
   put(std::bit_cast<std::uint32_t>(options.sampling.top_p), 4);
   put(options.seed, 8);
   put(options.share_prefix ? 1 : 0, 1);
+  append(options.tenant, bytes);
   append(options.end_tokens, bytes);
   append(begun.tokens, bytes);
   append(begun.text, bytes);
@@ -191,6 +196,7 @@ std::optional<Generation> decode_begun(std::span<const std::byte> bytes,
   options.sampling.top_p = std::bit_cast<float>(signed_number());
   options.seed = parts.number(8);
   options.share_prefix = parts.number(1) != 0;
+  options.tenant = begun.origin.tenant = parts.text();
   options.end_tokens = parts.tokens();
   begun.tokens = parts.tokens();
   begun.text = parts.text();
@@ -206,7 +212,8 @@ std::optional<Generation> decode_begun(std::span<const std::byte> bytes,
     std::string content = parts.text();
     begun.origin.pictures.push_back({std::move(content), parts.number(8)});
   }
-  if (!parts.is_at_end() || !are_tokens(begun.tokens, vocabulary) ||
+  const bool is_tenants = options.tenant.empty() || is_tenant_name(options.tenant);
+  if (!parts.is_at_end() || !is_tenants || !are_tokens(begun.tokens, vocabulary) ||
       finish > static_cast<std::uint64_t>(Generation::Finish::length) ||
       limit > static_cast<std::uint64_t>(Generation::CutOff::positions) ||
       !are_options(options.tokens_max, options.sampling.top_k, options.sampling.temperature,

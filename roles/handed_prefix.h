@@ -29,7 +29,8 @@ struct HandedPrefix {
   std::optional<PeerLife> from;  // none: no other machine pulls its pages
   bool has_pictures = false;     // nobody else can compute the prompt
   std::vector<std::int32_t> prompt;  // none: nobody else answers it
-  GenerationOptions options;         // of those: tokens_max, sampling's four, seed, share_prefix
+  GenerationOptions options;         // of those: tokens_max, sampling's four, seed, share_prefix,
+                                     // tenant
   HistoryPlace history{};     // where what is said belongs
 };
 

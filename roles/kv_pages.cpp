@@ -72,9 +72,14 @@ Result<KeptPool> make_kept_pages(const DecoderShape& shape, const GlobalParamSpe
   const KvShape rows = rows_of(shape, spec);
   if (peers != nullptr && spec.ssd.has_value())
     return invalid_argument("its pages are shared over machines, which cannot have one `ssd`");
-  if (peers != nullptr) return KeptPool::make_among(rows, pages, *peers, shared_name);
-  return KeptPool::make(rows, pages, spec.ssd.has_value() ? spec.ssd->text : std::string(),
-                        static_cast<std::uint64_t>(spec.ssd_bytes));
+  Result<KeptPool> made =
+      peers != nullptr
+          ? KeptPool::make_among(rows, pages, *peers, shared_name)
+          : KeptPool::make(rows, pages, spec.ssd.has_value() ? spec.ssd->text : std::string(),
+                           static_cast<std::uint64_t>(spec.ssd_bytes));
+  if (made.ok() && spec.tenant_pages > 0)
+    made->pool->limit_tenants(static_cast<std::size_t>(spec.tenant_pages));
+  return made;
 }
 
 Dtype dtype_on_gpu(kernels::WeightFormat format) {
@@ -101,6 +106,7 @@ Result<KeptPool> make_host_pages(const DecoderShape& shape, const GlobalParamSpe
                                                  : static_cast<std::size_t>(usual);
   constexpr std::size_t most = std::size_t{1} << 30U;  // as `pages`
   GlobalParamSpec below = spec;
+  below.tenant_pages = 0;  // is of the GPU's
   below.pages = static_cast<std::int64_t>(std::min(bytes / page, most));
   if (below.pages == 0) return KeptPool();
   return make_kept_pages(shape, below, peers, shared_name);
@@ -127,6 +133,11 @@ Result<std::unique_ptr<KvPool>> make_pages(const DecoderShape& shape, const Glob
 
 Result<std::unique_ptr<SharedParam>> share_pages(const DecoderShape& shape,
                                                  const GlobalParamSpec& spec) {
+  if (spec.tenant_pages > 0)
+    return invalid_argument(
+        "global parameter '" + spec.name.text +
+        "' has `tenant_pages`, which are kept where one process has all roles over it: leave them "
+        "out, or run its roles in one host");
   if (Result<void> fits = check_memory(shape, spec); !fits.ok()) return fits.error();
   const KvShape rows = rows_of(shape, spec);
   SharedPagesShape all{static_cast<std::uint32_t>(pages_of(spec)),

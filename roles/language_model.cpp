@@ -15,6 +15,7 @@
 #include "roles/engine_options.h"
 #include "roles/paged_kv.h"
 #include "roles/policy_role.h"
+#include "roles/tenant.h"
 
 namespace sluice {
 
@@ -36,6 +37,7 @@ struct Turn {
   std::unique_ptr<GenerationTask> task;
   TaskId id = 0;
   std::size_t yielded = 0;  // tokens
+  std::string tenant;       // once it runs: whose it is
 
   std::int64_t option(std::string_view name, std::int64_t otherwise) const {
     for (const auto& [key, value] : options)
@@ -210,6 +212,14 @@ Result<void> LanguageModel::begin(Turn& turn, SharedEngine::Turn& mine) {
     return Error{ErrorCode::cancelled, "an earlier piece of this turn failed"};
   // What another call began and did not end (it was cancelled between two pieces) was not said.
   if (conversation.in_turn && conversation.call != activation.call()) roll_back(conversation);
+  for (const PayloadRef& hidden : activation.inputs("hidden")) {
+    const Result<std::string> tenant = tenant_of(*hidden);
+    Result<void> same =
+        tenant.ok() ? go_on_as(*tenant, conversation.tenant) : Result<void>(tenant.error());
+    if (same.ok()) continue;
+    conversation.failed_call = activation.call();
+    return same;
+  }
   kv_.withdraw(conversation);  // a drawing that has not begun is of what stands no more
   if (!conversation.in_turn) {
     if (Result<void> back = go_back(conversation, activation); !back.ok()) {
@@ -250,6 +260,7 @@ Result<void> LanguageModel::begin(Turn& turn, SharedEngine::Turn& mine) {
 void LanguageModel::start(Turn& turn, Conversation& conversation, Generation generation,
                           SharedEngine::Turn& mine) {
   generation.sequence = std::move(conversation.sequence);
+  generation.options.tenant = turn.tenant = conversation.tenant.value_or("");
   turn.task = std::make_unique<GenerationTask>(std::move(generation), nullptr);
   conversation.is_answering = true;
   turn.id = mine.add(*turn.task);
@@ -307,6 +318,7 @@ void LanguageModel::mark(Turn& turn, KvSequence sequence, SharedEngine::Turn& mi
   backbone().embed({&draw, 1}, generation.rows);
   generation.options.tokens_max = 0;
   generation.sequence = std::move(sequence);
+  generation.options.tenant = turn.tenant;
   turn.stage = Turn::Stage::marks;
   turn.task = std::make_unique<GenerationTask>(std::move(generation), nullptr);
   turn.id = mine.add(*turn.task);

@@ -40,6 +40,7 @@ struct Conversation {
   };
   std::uint64_t id = 0;  // a session that ends and begins anew is another one
   KvSequence sequence;   // while it is not with an answer
+  std::optional<std::string> tenant{};  // whose it is, as its first call said; none has come yet
   bool is_answering = false;
   Nanoseconds used = 0;  // when a role last asked for it
   std::vector<std::int32_t>

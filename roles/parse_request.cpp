@@ -9,6 +9,7 @@
 #include "base/base64.h"
 #include "base/nearest.h"
 #include "engine/picture/image_file.h"
+#include "roles/tenant.h"
 
 namespace sluice {
 
@@ -87,13 +88,35 @@ Result<void> check_keys(const Json& object, const std::array<std::string_view, N
 
 using Attributes = std::vector<std::pair<std::string, std::int64_t>>;
 
-Result<Attributes> read_options(const Json& options) {
+constexpr std::string_view tenant_option = "tenant";
+
+/// What a request says beside its pieces.
+struct Options {
   Attributes attributes;
+  std::string tenant{};  // empty: none
+};
+
+Result<std::string> read_tenant(const Json& value) {
+  if (value.is_string() && is_tenant_name(value.get_ref<const std::string&>()))
+    return value.get<std::string>();
+  return wrong("option 'tenant' is " + shortened(value.dump()) +
+               ", it must be a name of 1 to 64 letters, digits, '.', '_' and '-'; leave it out for "
+               "no tenant");
+}
+
+Result<Options> read_options(const Json& options) {
+  Options read;
   if (!options.is_object()) return wrong("'options' must be an object");
   for (const auto& [key, value] : options.items()) {
+    if (key == tenant_option) {
+      Result<std::string> tenant = read_tenant(value);
+      if (!tenant.ok()) return tenant.error();
+      read.tenant = std::move(tenant).value();
+      continue;
+    }
     const auto it = std::ranges::find(options_known, key, &Option::name);
     if (it == options_known.end()) {
-      std::vector<std::string_view> names;
+      std::vector<std::string_view> names{tenant_option};
       for (const Option& option : options_known) names.push_back(option.name);
       const std::string near = nearest_name(shortened(key), names);
       return wrong("unknown option '" + shortened(key) + "'" +
@@ -105,10 +128,10 @@ Result<Attributes> read_options(const Json& options) {
       return wrong("option '" + key + "' is " + shortened(value.dump()) + ", it must be a " +
                    (whole ? "whole number" : "number") + " from " + shown(it->least) + " to " +
                    shown(it->most));
-    attributes.emplace_back(std::string(it->attribute),
-                            std::llround(value.get<double>() * it->scale));
+    read.attributes.emplace_back(std::string(it->attribute),
+                                 std::llround(value.get<double>() * it->scale));
   }
-  return attributes;
+  return read;
 }
 
 struct Piece {
@@ -116,7 +139,8 @@ struct Piece {
   PayloadRef image;
 };
 
-Result<Piece> read_piece(const Json& piece, std::size_t index, Activation& activation) {
+Result<Piece> read_piece(const Json& piece, std::size_t index, const std::string& tenant,
+                         Activation& activation) {
   const std::string where = "content[" + std::to_string(index) + "]";
   if (!piece.is_object()) return wrong(where + " must be an object");
   const auto type = piece.find("type");
@@ -132,6 +156,7 @@ Result<Piece> read_piece(const Json& piece, std::size_t index, Activation& activ
     more->type = ValueType::text;
     more->text = text->get<std::string>();
     more->attributes = {{"generate", 0}};
+    add_tenant(tenant, more->attributes);
     return Piece{PayloadRef(more), {}};
   }
   if (*type != "image")
@@ -150,7 +175,11 @@ Result<Piece> read_piece(const Json& piece, std::size_t index, Activation& activ
     return activation.make_output("image", Dtype::u8, std::move(shape));
   });
   if (!image.ok()) return Error{image.error().code, shown_name + ": " + image.error().message};
-  return Piece{{}, make_image(std::move(image).value())};
+  auto* const shown_image = new Payload;
+  shown_image->type = ValueType::image;
+  shown_image->tensor = std::move(image).value();
+  add_tenant(tenant, shown_image->attributes);
+  return Piece{{}, PayloadRef(shown_image)};
 }
 
 bool is_blank(const std::string& text) {
@@ -173,27 +202,28 @@ class ParseRequest final : public Role {
     if (Result<void> keys = check_keys<2>(request, {"content", "options"}, "the request");
         !keys.ok())
       return keys;
-    Attributes attributes;
+    Options said;
     if (const auto options = request.find("options"); options != request.end()) {
-      Result<Attributes> read = read_options(*options);
+      Result<Options> read = read_options(*options);
       if (!read.ok()) return read.error();
-      attributes = std::move(read).value();
+      said = std::move(read).value();
     }
-    return send(activation, request, std::move(attributes));
+    return send(activation, request, std::move(said));
   }
 
  private:
   /// Behind which turn of the session a message goes is known before its first piece is read.
-  static void send_step(Activation& activation, const Attributes& attributes) {
-    const auto step = std::ranges::find(attributes, "step", &Attributes::value_type::first);
-    if (step == attributes.end()) return;
+  static void send_step(Activation& activation, const Options& said) {
+    const auto step = std::ranges::find(said.attributes, "step", &Attributes::value_type::first);
+    if (step == said.attributes.end()) return;
     auto* const leading = new Payload;
     leading->type = ValueType::text;
     leading->attributes = {{"generate", 0}, *step};
+    add_tenant(said.tenant, leading->attributes);
     activation.yield("text", PayloadRef(leading));
   }
 
-  static Result<void> send(Activation& activation, const Json& request, Attributes attributes) {
+  static Result<void> send(Activation& activation, const Json& request, Options said) {
     const auto content = request.find("content");
     if (content != request.end() && content->is_array() && content->empty())
       return wrong("'content' is empty: it needs a piece, a text or an image");
@@ -205,7 +235,7 @@ class ParseRequest final : public Role {
     std::vector<Piece> pieces;
     bool words = false;
     for (std::size_t i = 0; i < content->size(); ++i) {
-      Result<Piece> piece = read_piece((*content)[i], i, activation);
+      Result<Piece> piece = read_piece((*content)[i], i, said.tenant, activation);
       if (!piece.ok()) return piece.error();
       words = words || (piece->text && !is_blank(piece->text->text));
       pieces.push_back(std::move(piece).value());
@@ -214,11 +244,12 @@ class ParseRequest final : public Role {
     if (!words &&
         std::ranges::none_of(pieces, [](const Piece& piece) { return bool(piece.image); }))
       return invalid_argument("the prompt is empty: say what you want to know or draw");
-    if (pieces.size() > 1 || pieces[0].image) send_step(activation, attributes);
-    attributes.emplace_back("generate", 1);
+    if (pieces.size() > 1 || pieces[0].image) send_step(activation, said);
     auto* closing = new Payload;
     closing->type = ValueType::text;
-    closing->attributes = std::move(attributes);
+    closing->attributes = std::move(said.attributes);
+    closing->attributes.emplace_back("generate", 1);
+    add_tenant(said.tenant, closing->attributes);
     PayloadRef last(closing);
     if (pieces.back().text) {
       closing->text = pieces.back().text->text;

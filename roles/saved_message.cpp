@@ -7,12 +7,13 @@
 
 #include "base/little_endian.h"
 #include "roles/picture_features.h"
+#include "roles/tenant.h"
 
 namespace sluice {
 
 namespace {
 
-constexpr unsigned form = 1;  // the first byte of a record
+constexpr unsigned form = 1, tenants_form = 2;  // the first byte of a record
 constexpr std::size_t picture_head = 6 * 4;
 constexpr std::size_t pictures_most = 1024;  // of a message
 
@@ -73,15 +74,18 @@ Result<PictureInput> restore_picture(Reader& in, const Model& reader) {
 
 }  // namespace
 
-// The form (1 byte), whether it is the user's (1), how many bytes of text and how many pictures (4
-// each), the text; of each picture `picture_head` bytes and its rows. The lowest byte first.
+// The form (1 byte), whether it is the user's (1), of a tenant's session the name's length (1) and
+// the name, how many bytes of text and how many pictures (4 each), the text; of each picture
+// `picture_head` bytes and its rows. The lowest byte first.
 HistoryRecord save_message(const ChatMessage& message) {
   HistoryRecord bytes;
   const auto put = [&](std::uint64_t value, unsigned count) {
     append_little_endian(value, count, bytes);
   };
-  put(form, 1);
+  put(message.tenant.empty() ? form : tenants_form, 1);
   put(message.role == "user" ? 1 : 0, 1);
+  if (!message.tenant.empty()) put(message.tenant.size(), 1);
+  for (const char one : message.tenant) bytes.push_back(static_cast<std::byte>(one));
   put(message.text.size(), 4);
   put(message.pictures.size(), 4);
   for (const char one : message.text) bytes.push_back(static_cast<std::byte>(one));
@@ -103,8 +107,16 @@ HistoryRecord save_message(const ChatMessage& message) {
 Result<ChatMessage> restore_message(std::span<const std::byte> record, bool is_user,
                                     const Model& reader) {
   Reader in(record);
-  if (in.number(1) != form) return wrong("is of a form that this version does not know");
+  const std::uint64_t form_said = in.number(1);
+  if (form_said != form && form_said != tenants_form)
+    return wrong("is of a form that this version does not know");
   if (in.number(1) != (is_user ? 1 : 0)) return wrong("is not of whose turn it is");
+  std::string tenant;
+  if (form_said == tenants_form) {
+    const auto name = in.take(in.number(1));
+    tenant.assign(reinterpret_cast<const char*>(name.data()), name.size());
+    if (!is_tenant_name(tenant)) return wrong("names a tenant that cannot be");
+  }
   const std::uint64_t text = in.number(4), pictures = in.number(4);
   const auto words = in.take(text);
   if (in.is_short() || pictures > pictures_most || (!is_user && pictures != 0) ||
@@ -112,7 +124,8 @@ Result<ChatMessage> restore_message(std::span<const std::byte> record, bool is_u
     return wrong("is shorter than it says, or shows too many pictures");
   ChatMessage message{is_user ? "user" : "assistant",
                       std::string(reinterpret_cast<const char*>(words.data()), words.size()),
-                      {}};
+                      {},
+                      std::move(tenant)};
   for (std::uint64_t i = 0; i < pictures; ++i) {
     Result<PictureInput> picture = restore_picture(in, reader);
     if (!picture.ok()) return picture.error();

@@ -12,6 +12,7 @@
 #include "roles/picture_features.h"
 #include "roles/policy_role.h"
 #include "roles/shared_model.h"
+#include "roles/tenant.h"
 
 namespace sluice {
 
@@ -40,8 +41,10 @@ Result<PictureInput> prepare(const Activation& activation, const PictureSteps& s
 
 /// By which it is found again; empty: it is not kept, for what a robot sees does not come again.
 std::string content_of(const Activation& activation) {
-  return activation.interface() == "encode" ? picture_content(activation.input("image")->tensor)
-                                            : std::string();
+  if (activation.interface() != "encode") return {};
+  const Payload& image = *activation.input("image");
+  const Result<std::string> tenant = tenant_of(image);
+  return tenant.ok() ? picture_content(image.tensor, *tenant) : std::string();
 }
 
 /// The tower of a checkpoint, and its projector where it has a decoder.

@@ -42,6 +42,7 @@ void place(GlobalParamSpec& param, std::uint32_t file) {
     if (name->has_value()) place((*name)->mark, file);
   place(param.device_mark, file);
   place(param.host_bytes_mark, file);
+  place(param.tenant_pages_mark, file);
 }
 void place(LoadedWorkflow& loaded, std::uint32_t file) {
   for (RoleSpec& role : loaded.spec.roles) place(role, file);

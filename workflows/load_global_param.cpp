@@ -31,7 +31,20 @@ GlobalParamSpec GlobalParamReader::load(const Name& param, const YamlNode& key,
   load_ssd(node, spec);
   load_device(node, spec);
   load_host_bytes(node, spec);
+  load_tenant_pages(node, spec);
   return spec;
+}
+
+void GlobalParamReader::load_tenant_pages(const YamlNode& node, GlobalParamSpec& spec) {
+  const YamlNode* pages = find(node, "tenant_pages");
+  if (!pages) return;
+  spec.tenant_pages = number(*pages, "tenant_pages", 1, 1 << 30).value_or(0);
+  spec.tenant_pages_mark = pages->mark;
+  if (spec.pages > 0 && spec.tenant_pages > spec.pages)
+    error(pages->mark, "wrong-value",
+          "tenant_pages is " + std::to_string(spec.tenant_pages) + ", and the pool has " +
+              std::to_string(spec.pages) + " pages: that limits no tenant",
+          "fewer tenant_pages, or leave them out");
 }
 
 void GlobalParamReader::load_kv_dtype(const YamlNode& node, GlobalParamSpec& spec) {

@@ -11,9 +11,9 @@ namespace sluice {
 
 class GlobalParamReader : public YamlReader {
  public:
-  static constexpr std::array<std::string_view, 9> keys{"kind",      "model",    "page_tokens",
-                                                        "pages",     "kv_dtype", "ssd",
-                                                        "ssd_bytes", "device",   "host_bytes"};
+  static constexpr std::array<std::string_view, 10> keys{
+      "kind", "model",     "page_tokens", "pages",      "kv_dtype",
+      "ssd",  "ssd_bytes", "device",      "host_bytes", "tenant_pages"};
 
   using YamlReader::YamlReader;
 
@@ -25,6 +25,7 @@ class GlobalParamReader : public YamlReader {
   void load_device(const YamlNode& node, GlobalParamSpec& spec);
   void load_ssd(const YamlNode& node, GlobalParamSpec& spec);
   void load_host_bytes(const YamlNode& node, GlobalParamSpec& spec);
+  void load_tenant_pages(const YamlNode& node, GlobalParamSpec& spec);
 };
 
 }  // namespace sluice

@@ -97,11 +97,15 @@ Result<void> KvPages::make_room(KvSequence& sequence, std::size_t rows,
   if (made.ok()) return {};
   if (made.error().code != ErrorCode::exhausted)
     return Error{made.error().code, "the pool of KV pages: " + made.error().message};
-  return Error{
-      ErrorCode::exhausted,
-      "the KV pool is full: " + std::to_string(missing(sequence, rows - sequence.tokens())) +
-          " pages are needed, " + std::to_string(pages_free()) + " of " + std::to_string(pages()) +
-          " are free; end a session or raise `pages`"};
+  const std::size_t needed = missing(sequence, rows - sequence.tokens());
+  if (table_ != nullptr && !table_->tenants().may_have(sequence.tenant(), needed)) {
+    const TenantPages has = table_->tenants().pages_of(sequence.tenant());
+    return tenant_is_full(has.name, needed, {*table_->tenants().quota(), has.held()});
+  }
+  return Error{ErrorCode::exhausted, "the KV pool is full: " + std::to_string(needed) +
+                                         " pages are needed, " + std::to_string(pages_free()) +
+                                         " of " + std::to_string(pages()) +
+                                         " are free; end a session or raise `pages`"};
 }
 
 Result<void> KvPages::extend(KvSequence& sequence, std::size_t tokens,
@@ -140,6 +144,20 @@ void KvPages::truncate(KvSequence& sequence, std::size_t tokens) {
 
 void KvPages::release(KvSequence& sequence) { sequence = KvSequence(); }
 
+void KvPages::belong(KvSequence& sequence, std::string_view tenant) {
+  if (client_ != nullptr || tenant.empty() || sequence.held_.is_open()) return;
+  sequence.held_ = table_->open({}, {tenant, false});
+}
+
+void KvPages::limit_tenants(std::size_t pages) {
+  if (table_ != nullptr) table_->limit_tenants(static_cast<std::uint32_t>(std::min(pages, pages_)));
+}
+
+std::optional<TenantRoom> KvPages::tenant_room(std::string_view tenant) const {
+  if (tenant.empty() || table_ == nullptr || !table_->tenants().quota()) return std::nullopt;
+  return TenantRoom{*table_->tenants().quota(), table_->tenants().pages_of(tenant).held()};
+}
+
 KvSequence KvPages::fork(const KvSequence& sequence) const {
   KvSequence made;
   if (sequence.held_.is_open()) made.held_ = table_->fork(sequence.held_);
@@ -162,7 +180,7 @@ KvSequence KvPages::open(const RowsOrigin& origin, std::span<const std::int32_t>
   KvSequence made;
   const std::vector<PageKey> keys = keys_of(origin, tokens);
   if (client_ == nullptr) {
-    made.held_ = table_->open(keys);
+    made.held_ = table_->open(keys, {origin.tenant, false});
   } else if (!keys.empty()) {
     Result<AttachedSequence> found = client_->open(keys);
     if (!found.ok()) return made;  // it begins with nothing, and what it needs next says why
@@ -176,7 +194,7 @@ KvSequence KvPages::open(const RowsOrigin& origin, std::span<const std::int32_t>
 Admission KvPages::ask(const RowsOrigin& origin, std::span<const std::int32_t> tokens,
                        std::size_t rows) const {
   const std::vector<PageKey> keys = keys_of(origin, tokens);
-  if (client_ == nullptr) return table_->ask(keys, static_cast<std::uint32_t>(rows));
+  if (client_ == nullptr) return table_->ask(keys, static_cast<std::uint32_t>(rows), origin.tenant);
   const Result<Admission> said = client_->ask(keys, static_cast<std::uint32_t>(rows));
   // Of who is gone nobody waits for pages: whoever takes some hears why there are none.
   return said.ok() ? *said : Admission{0, static_cast<std::uint32_t>(pages_for(rows)), true};

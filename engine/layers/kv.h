@@ -9,8 +9,8 @@
 // that process fails once it is gone, and nothing waits for it longer than its port does.
 // Shape: a page holds, per layer, `page_tokens` rows of keys and as many of values, each row
 // [kv_heads * head_dim] in f32, or in bf16, rounded to nearest even when it is written and widened
-// when it is read. Errors: exhausted when no page can be had; nothing is changed then.
-// The policy that gives unused pages up counts its time in extensions. Thread: the owner's.
+// when it is read. Errors: exhausted when no page can be had; nothing is changed then. The policy
+// that gives unused pages up counts its time in extensions. Thread: the owner's.
 // Source: omni-flow, section 4.1.1 (physical paging).
 #pragma once
 
@@ -19,6 +19,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -46,13 +47,6 @@ struct KvShape {
   std::size_t page_bytes() const { return page_values() * size_of(dtype); }
 };
 
-/// A table of so many pages in another process.
-struct AttachedTable {
-  std::unique_ptr<PageManagerPort> port;
-  std::size_t pages = 0;
-  PageKeys::Secret secret{};  // of the pages' keys
-};
-
 /// Which pages are whose; where their bytes lie is another's matter.
 class KvPages {
  public:
@@ -75,6 +69,10 @@ class KvPages {
   void truncate(KvSequence& sequence, std::size_t tokens);
   /// Forgets all, reservations too.
   void release(KvSequence& sequence);
+  /// Its pages count as the tenant's, where the table is here. One that has begun is as it was.
+  void belong(KvSequence& sequence, std::string_view tenant);
+  /// As `PageTable::limit_tenants`, where the table is here.
+  void limit_tenants(std::size_t pages);
   /// Another sequence that begins as this one does: a page is copied when one of them writes to it.
   KvSequence fork(const KvSequence& sequence) const;
 
@@ -94,9 +92,9 @@ class KvPages {
   /// Told of each page that others may find from now on, where the table is here.
   std::function<void(Page)> on_publish;
 
-  /// For whoever plans by free pages: so many, of which those that `pages` are to be taken from are
-  /// nobody else's until `settle` says that fewer are needed. Where the table is here, all that are
-  /// free. Where the one elsewhere is gone, all there are: whoever begins with them is told why.
+  /// For whoever plans by free pages: so many, of which `pages` are nobody else's until `settle`
+  /// says that fewer are needed. Where the table is here, all that are free. Where the one
+  /// elsewhere is gone, all there are: whoever begins with them is told why.
   std::size_t claim(std::size_t pages);
   /// No more than `pages` are to be taken soon; the table hears what was done here.
   void settle(std::size_t pages);
@@ -137,24 +135,27 @@ class KvPages {
     return client_ != nullptr ? client_->pages_cached() : table_->cached_pages();
   }
   std::size_t pages() const { return pages_; }
-  /// Of pages that others see and that were written on in; of all its time.
+  /// None: it may have all, as a table elsewhere lets everybody.
+  std::optional<TenantRoom> tenant_room(std::string_view tenant) const;
+  /// Of pages that others see and that were written on in, since the start.
   std::uint64_t rows_copied() const { return rows_copied_; }
   /// Requires: it is here.
   const PageTable& table() const {
     SLUICE_CHECK(table_ != nullptr, "the table of pages is in another process");
     return *table_;
   }
-  /// As `PageTable::catch_up`, where the table is here.
+  /// As `PageTable`'s; the first does nothing where that is elsewhere, the second requires it here.
   void catch_up() {
     if (table_ != nullptr) table_->catch_up();
   }
-  /// As `PageTable::watch`. Requires: the table is here.
   void watch(PageWatcher* watcher) { pages_table().watch(watcher); }
 
   /// What follows is for pages that come from elsewhere, and requires that the table is here. The
   /// pages of `keys` that are there, as one sequence: they are not given up while it has them.
-  Sequence open(std::span<const PageKey> keys) { return pages_table().open(keys); }
-  /// As the page table's `follow`, `foretell` and `release`.
+  Sequence open(std::span<const PageKey> keys, std::string_view tenant = {}) {
+    return pages_table().open(keys, {tenant, true});
+  }
+  /// As `PageTable`'s.
   bool follow(Sequence& behind, const PageKey& key) { return pages_table().follow(behind, key); }
   void foretell(Sequence& sequence, std::span<const PageKey> keys, bool is_use) {
     pages_table().foretell(sequence, keys, is_use);
@@ -163,8 +164,7 @@ class KvPages {
   /// Pages behind those of `behind`, of which none is filled that is not published, for somebody
   /// who writes them in place: all of `pages` or, if there are too few, none.
   Result<void> add_pages(Sequence& behind, std::size_t pages);
-  /// The first of those that is not published yet has been written, and is found under its key from
-  /// now on. False: it cannot be, nor those behind it.
+  /// The next of those was written, and is found under its key now. False: none can be any more.
   bool publish_next(Sequence& behind, const PageKey& key);
 
  protected:

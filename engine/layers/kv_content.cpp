@@ -70,7 +70,7 @@ class Rows {
 std::size_t rows_in_common(const RowsOrigin& a, std::span<const std::int32_t> a_tokens,
                            const RowsOrigin& b, std::span<const std::int32_t> b_tokens) {
   const std::size_t most = std::min(a_tokens.size(), b_tokens.size());
-  if (a.model != b.model || a.picture_token != b.picture_token) return 0;
+  if (a.tenant != b.tenant || a.model != b.model || a.picture_token != b.picture_token) return 0;
   Rows of_a(a, a_tokens), of_b(b, b_tokens);
   std::string text_a, text_b;
   std::size_t same = 0;
@@ -83,8 +83,8 @@ std::size_t rows_in_common(const RowsOrigin& a, std::span<const std::int32_t> a_
 std::optional<PageKey> KvKeys::root(const RowsOrigin& origin,
                                     std::span<const std::int32_t> tokens) const {
   if (origin.model.empty() || tokens.size() < origin.block) return std::nullopt;
-  const PageKey scope =
-      keys_.root({.tenant = "", .model = origin.model, .layout = layout_, .dtype = "f32"});
+  const PageKey scope = keys_.root(
+      {.tenant = origin.tenant, .model = origin.model, .layout = layout_, .dtype = "f32"});
   if (origin.block == 0) return scope;
   std::string block = "block";
   if (!Rows(origin, tokens).write(origin.block, block)) return std::nullopt;

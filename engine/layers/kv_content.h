@@ -1,15 +1,14 @@
 // What fills the rows of a sequence: the inputs that decide them, and the keys of its pages.
 //
 // A row's keys and values depend on all rows that it sees, so a page's key is chained over all that
-// stands before its end, under a scope of model and layout. Pictures count by the hash of their
-// bytes (the model's name covers how they are prepared and encoded), never by computed numbers;
-// positions follow from both.
-// Which prefixes may be shared: where each row sees the rows up to itself, every page that is full.
-// Rows of a block also see what follows them, so the keys of a block's pages are chained over the
-// whole block: equal blocks share their pages, others none, however they begin. A block that does
-// not begin its sequence, rows given as numbers and rows of an unknown picture have no key, nor has
-// what follows them.
-// Source: omni-flow, section 4.1 (chained page hashes); Kwon et al. 2023, section 4.4 (prefixes).
+// stands before its end, under a scope of tenant, model and layout. Pictures count by the hash of
+// their bytes (the model's name covers how they are prepared and encoded), never by computed
+// numbers; positions follow from both. Which prefixes may be shared: where each row sees the rows
+// up to itself, every page that is full. Rows of a block also see what follows them, so the keys of
+// a block's pages are chained over the whole block: equal blocks share their pages, others none,
+// however they begin. A block that does not begin its sequence, rows given as numbers and rows of
+// an unknown picture have no key, nor has what follows them. Source: omni-flow, section 4.1
+// (chained page hashes); Kwon et al. 2023, section 4.4 (prefixes).
 #pragma once
 
 #include <cstddef>
@@ -36,6 +35,7 @@ struct RowsOrigin {
   std::optional<std::int32_t> picture_token;  // the next row of a picture
   std::vector<PictureRows> pictures;          // in the order of their rows
   std::size_t block = 0;                      // so many first rows see each other
+  std::string tenant{};                       // whose they are; empty: nobody's. Others find none
 };
 
 /// How many leading rows of two such sequences are the same.

@@ -40,6 +40,9 @@ class KvSequence {
     return attached_.is_open() ? attached_.published() : held_.published();
   }
 
+  /// Whose its pages are, where their table is here.
+  TenantNumber tenant() const { return held_.tenant(); }
+
   std::vector<Position> positions;  // of each token, when keys are stored before RoPE: may be moved
 
  private:

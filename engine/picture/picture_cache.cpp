@@ -14,9 +14,10 @@ std::size_t bytes_of(const PictureInput& picture) {
 
 }  // namespace
 
-std::string picture_content(const Tensor& picture) {
+std::string picture_content(const Tensor& picture, const std::string& tenant) {
   const auto bytes = picture.bytes();
   std::string text = picture.describe() + '\n';
+  if (!tenant.empty()) text += "of " + tenant + '\n';
   text.append(reinterpret_cast<const char*>(bytes.data()), bytes.size());
   const auto digest = sha256(text);
   return {digest.begin(), digest.end()};

@@ -11,8 +11,9 @@
 
 namespace sluice {
 
-/// Hash of a picture's shape and bytes.
-std::string picture_content(const Tensor& picture);
+/// Hash of a picture's shape and bytes; of one tenant's, another one than of all others': whether
+/// somebody else has shown a picture nobody can tell by how soon it is looked at.
+std::string picture_content(const Tensor& picture, const std::string& tenant = {});
 
 class PictureCache {
  public:

@@ -11,8 +11,14 @@ namespace sluice {
 void Planner::begin(TaskId task, PagesWanted pages) {
   const auto [it, made] = tasks_.try_emplace(task);
   SLUICE_CHECK(made && pages.least <= pages.most, "a task begins once, and says what it wants");
-  it->second.wanted = pages;
-  it->second.last_turn = plans_;
+  State& state = it->second;
+  state.last_turn = plans_;
+  if (!pages.tenant.empty()) {
+    state.tenant = &*tenants_.try_emplace(pages.tenant).first;
+    ++state.tenant->second.tasks;
+    state.tenant->second.waits += pages.most;
+  }
+  state.wanted = std::move(pages);
   waiting_.push_back(task);
 }
 
@@ -32,23 +38,40 @@ void Planner::took(TaskId task, std::uint32_t pages) {
   SLUICE_CHECK(it != tasks_.end() && pages <= it->second.granted,
                "a task takes no more pages than it was granted");
   State& state = it->second;
-  reserved_ = reserved_ - state.left + (state.granted - pages);
-  state.left = state.granted - pages;
+  reserve(state, state.granted - pages);
+}
+
+void Planner::reserve(State& state, std::uint32_t left) {
+  reserved_ = reserved_ - state.left + left;
+  if (state.tenant != nullptr)
+    state.tenant->second.reserved = state.tenant->second.reserved - state.left + left;
+  state.left = left;
+}
+
+/// Before it goes.
+void Planner::forget(State& state) {
+  reserve(state, 0);
+  if (state.tenant == nullptr) return;
+  Tenant& tenant = state.tenant->second;
+  if (!state.admitted)
+    tenant.waits -= state.wanted.most;
+  else if (state.wanted.gives_back)
+    --tenant.runs;
+  if (--tenant.tasks == 0) tenants_.erase(tenants_.find(state.tenant->first));
+  state.tenant = nullptr;
 }
 
 void Planner::gave_away(TaskId task) {
   const auto it = tasks_.find(task);
   SLUICE_CHECK(it != tasks_.end(), "who gives pages away has begun");
-  reserved_ -= std::exchange(it->second.left, 0);
+  reserve(it->second, 0);
 }
 
 void Planner::end(TaskId task) {
   const auto it = tasks_.find(task);
   if (it == tasks_.end()) return;
-  if (it->second.admitted)
-    reserved_ -= it->second.left;
-  else
-    std::erase(waiting_, task);
+  if (!it->second.admitted) std::erase(waiting_, task);
+  forget(it->second);
   tasks_.erase(it);
 }
 
@@ -75,22 +98,55 @@ bool Planner::has_admitted(bool who_gives_back) const {
   });
 }
 
-void Planner::refuse_too_large(std::uint32_t pages_all, Batch& batch) {
+void Planner::refuse(TaskId task, bool for_tenant, Batch& batch) {
+  const auto it = tasks_.find(task);
+  State& state = it->second;
+  forget(state);
+  batch.refused.push_back(
+      {task, state.wanted.least, for_tenant ? std::move(state.wanted.tenant) : std::string()});
+  tasks_.erase(it);
+}
+
+void Planner::refuse_too_large(std::uint32_t pages_all, Batch& batch, const RoomOfTenant& room_of) {
   std::erase_if(waiting_, [&](TaskId task) {
-    const std::uint32_t least = tasks_.find(task)->second.wanted.least;
-    if (least <= pages_all) return false;
-    batch.refused.push_back({task, least});
-    tasks_.erase(task);
+    const State& state = tasks_.find(task)->second;
+    const auto room =
+        state.tenant != nullptr && room_of ? room_of(state.wanted.tenant) : std::nullopt;
+    const bool for_tenant = room.has_value() && state.wanted.least > room->quota;
+    if (state.wanted.least <= pages_all && !for_tenant) return false;
+    refuse(task, for_tenant, batch);
     return true;
   });
+}
+
+std::optional<std::uint32_t> Planner::within_quota(
+    TaskId task, State& state, const RoomOfTenant& room_of,
+    const std::function<bool(TaskId, bool)>& more_may_come) const {
+  const PagesWanted& wanted = state.wanted;
+  if (state.tenant == nullptr || !room_of) return wanted.most;
+  const std::optional<TenantRoom> room = room_of(wanted.tenant);
+  if (!room.has_value()) return wanted.most;
+  Tenant& tenant = state.tenant->second;
+  if (tenant.blocked == admissions_) return std::nullopt;  // behind another of its tenant
+  if (tenant.reserved + wanted.most <= room->free()) return wanted.most;
+  const bool is_some = wanted.least <= room->free();
+  if (tenant.runs > 0 || (more_may_come && more_may_come(task, is_some))) {
+    tenant.blocked = admissions_;
+    return std::nullopt;
+  }
+  return is_some ? room->free() : 0;
 }
 
 void Planner::grant(TaskId task, std::uint32_t pages, Batch& batch) {
   State& state = tasks_.find(task)->second;
   state.admitted = true;
   state.offered = plans_;
-  state.granted = state.left = pages;
-  reserved_ += pages;
+  state.granted = pages;
+  reserve(state, pages);
+  if (state.tenant != nullptr) {
+    state.tenant->second.waits -= state.wanted.most;
+    state.tenant->second.runs += state.wanted.gives_back ? 1 : 0;
+  }
   batch.admitted.push_back({task, pages});
 }
 
@@ -104,39 +160,56 @@ void Planner::admit_without_pages(Batch& batch) {
 }
 
 /// In the order in which they came: a small one does not overtake, or a large one would wait for
-/// ever.
+/// ever. Who waits for its own tenant's tasks is overtaken by those of others.
 void Planner::admit(std::uint32_t pages_free, std::uint32_t pages_all, Batch& batch,
-                    const std::function<bool(TaskId, bool)>& more_may_come) {
+                    const std::function<bool(TaskId, bool)>& more_may_come,
+                    const RoomOfTenant& room_of) {
+  ++admissions_;
   batch.admitted.clear();
   batch.refused.clear();
   // From here on no memory is taken: a task is admitted or refused where the batch says so, only.
   batch.admitted.reserve(waiting_.size());
   batch.refused.reserve(waiting_.size());
-  refuse_too_large(pages_all, batch);
+  refuse_too_large(pages_all, batch, room_of);
   const bool alone = options_.policy == Policy::isolated;
   if (!alone) admit_without_pages(batch);
   bool others = has_admitted(!alone);
-  std::size_t at = 0;
+  std::size_t at = 0, kept = 0;
   for (; at < waiting_.size(); ++at) {
-    const auto it = tasks_.find(waiting_[at]);
-    const PagesWanted& wanted = it->second.wanted;
+    const TaskId task = waiting_[at];
+    State& state = tasks_.find(task)->second;
+    const PagesWanted& wanted = state.wanted;
     if (alone && others) break;
-    std::uint32_t pages = wanted.most;
+    const std::optional<std::uint32_t> own = within_quota(task, state, room_of, more_may_come);
+    if (!own.has_value()) {
+      waiting_[kept++] = task;
+      continue;
+    }
+    if (*own < wanted.least) {
+      refuse(task, true, batch);
+      continue;
+    }
+    std::uint32_t pages = *own;
     if (reserved_ + pages > pages_free) {
       const bool is_some = wanted.least <= pages_free;
-      if (others || (more_may_come && more_may_come(waiting_[at], is_some))) break;
+      if (others || (more_may_come && more_may_come(task, is_some))) break;
       // Nobody runs who can give pages back.
       if (!is_some) {
-        batch.refused.push_back({waiting_[at], wanted.least});
-        tasks_.erase(it);
+        refuse(task, false, batch);
         continue;
       }
       pages = pages_free;
     }
-    grant(waiting_[at], pages, batch);
+    grant(task, pages, batch);
     others = true;
   }
-  waiting_.erase(waiting_.begin(), waiting_.begin() + static_cast<std::ptrdiff_t>(at));
+  waiting_.erase(waiting_.begin() + static_cast<std::ptrdiff_t>(kept),
+                 waiting_.begin() + static_cast<std::ptrdiff_t>(at));
+}
+
+std::uint64_t Planner::wanted_by(std::string_view tenant) const {
+  const auto it = tenants_.find(tenant);
+  return it == tenants_.end() ? 0 : it->second.reserved + it->second.waits;
 }
 
 std::uint64_t Planner::wanted() const {
@@ -145,7 +218,18 @@ std::uint64_t Planner::wanted() const {
   return wanted;
 }
 
-bool Planner::fits(std::uint32_t pages_free) const { return wanted() <= pages_free; }
+bool Planner::fits(std::uint32_t pages_free, const RoomOfTenant& room_of) const {
+  std::uint64_t all = wanted();
+  if (all <= pages_free || !room_of) return all <= pages_free;
+  for (const auto& [name, tenant] : tenants_) {
+    const std::optional<TenantRoom> room = room_of(name);
+    if (!room.has_value()) continue;
+    const std::uint64_t free =
+        room->free() - std::min<std::uint64_t>(room->free(), tenant.reserved);
+    all -= tenant.waits - std::min(tenant.waits, free);
+  }
+  return all <= pages_free;
+}
 
 /// All that may run, in the order in which they are taken.
 void Planner::gather() {

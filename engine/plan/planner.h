@@ -3,25 +3,30 @@
 // A task is whatever wants forwards: an answer, a drawing. It is admitted when all pages that it
 // will ever take are free, so no forward runs out of pages and no task fails in the middle for
 // want of them; those that do not fit yet wait in the order in which they came, and one that wants
-// none is admitted at once. Where nobody runs who gives pages back when it ends, and its least
-// fits, a task gets all that there is, and ends with that. An admitted task
-// offers one need at a time. Each plan fills a budget of rows: first what has waited too long, then
-// steps (a token, a velocity: somebody waits for each), the earliest deadline first, then pieces of
-// prompts. Among equals the one goes first whose last turn is longest ago.
-// Thread: one. Units: rows (tokens), pages, nanoseconds of any one clock. Bounds: a plan's rows are
-// at most the budget, or the least part of one need; a need that is offered gets rows within
-// `wait_most` plans and as many more as the rows that wait with it take.
-// Cost: tasks times their logarithm for a plan; no allocation once the lists have grown.
-// Source: omni-flow, section 5.2; OxyGen, section 4.2 (decoding batched across control cycles).
+// none is admitted at once. One whose tenant may have no more pages waits for tasks of its tenant
+// alone, and in nobody else's way. Where nobody runs who gives pages back when it ends, and its
+// least fits, a task gets all that there is, and ends with that. An admitted task offers one need
+// at a time. Each plan fills a budget of rows: first what has waited too long, then steps (a token,
+// a velocity: somebody waits for each), the earliest deadline first, then pieces of prompts. Among
+// equals the one goes first whose last turn is longest ago. Thread: one. Units: rows (tokens),
+// pages, nanoseconds of any one clock. Bounds: a plan's rows are at most the budget, or the least
+// part of one need; a need that is offered gets rows within `wait_most` plans and as many more as
+// the rows that wait with it take. Cost: tasks times their logarithm for a plan; no allocation once
+// the lists have grown. Source: omni-flow, section 5.2; OxyGen, section 4.2 (decoding batched
+// across control cycles).
 #pragma once
 
 #include <cstdint>
 #include <functional>
 #include <limits>
 #include <map>
+#include <optional>
 #include <span>
+#include <string>
+#include <string_view>
 #include <vector>
 
+#include "dataplane/page_tenants.h"
 #include "engine/plan/costs.h"
 
 namespace sluice {
@@ -49,6 +54,7 @@ struct PagesWanted {
   std::uint32_t least = 0;  // with fewer it cannot run
   std::uint32_t most = 0;
   bool gives_back = true;  // pages, when it ends; a picture's encoding has none
+  std::string tenant{};    // whose they are; empty: nobody's
 };
 struct PagesGranted {
   TaskId task = 0;
@@ -57,7 +63,10 @@ struct PagesGranted {
 struct PagesRefused {
   TaskId task = 0;
   std::uint32_t least = 0;
+  std::string tenant{};  // that may not have so many; empty: the pool has not
 };
+/// What a tenant may have and holds; none: there is no such limit.
+using RoomOfTenant = std::function<std::optional<TenantRoom>(const std::string& tenant)>;
 
 /// Who goes into a forward, and who was admitted or refused before it.
 struct Batch {
@@ -109,17 +118,20 @@ class Planner {
   /// among them; of `pages_all`. `batch` gets who was admitted or refused: who wants more than
   /// there are at once, others when nobody runs whose pages could become free. `more_may_come`:
   /// from others than those who run here, for which a task that wants more than there is waits;
-  /// told whether there is enough to begin with; null: none do.
+  /// told whether there is enough to begin with; null: none do. `room_of`: null: nobody has a
+  /// limit.
   void admit(std::uint32_t pages_free, std::uint32_t pages_all, Batch& batch,
-             const std::function<bool(TaskId, bool)>& more_may_come = {});
+             const std::function<bool(TaskId, bool)>& more_may_come = {},
+             const RoomOfTenant& room_of = {});
   /// Who goes into the next forward.
   void plan(Nanoseconds now, Batch& batch);
   /// The forward has ended; those who were in it offer anew.
   void ran(const Batch& batch, Nanoseconds duration);
 
   bool empty() const { return tasks_.empty(); }
-  /// Whether all who wait for pages would be admitted now, with all that they want.
-  bool fits(std::uint32_t pages_free) const;
+  /// Whether all who wait for pages would be admitted now, with all that they want; but for what
+  /// their tenants may not have.
+  bool fits(std::uint32_t pages_free, const RoomOfTenant& room_of = {}) const;
   std::size_t waiting() const { return waiting_.size(); }  // for pages
   std::span<const TaskId> who_waits() const { return waiting_; }  // in the order of their coming
   bool is_admitted(TaskId task) const;
@@ -129,12 +141,28 @@ class Planner {
   std::uint64_t reserved() const { return reserved_; }
   /// These, and all that those who wait want.
   std::uint64_t wanted() const;
+  /// The same of one tenant's tasks.
+  std::uint64_t wanted_by(std::string_view tenant) const;
+  template <typename Do>
+  void for_tenants_who_wait(const Do& visit) const {
+    for (const auto& [name, tenant] : tenants_)
+      if (tenant.waits > 0) visit(name);
+  }
   const Costs& costs() const { return costs_; }
   const PlannerOptions& options() const { return options_; }
 
  private:
+  struct Tenant {
+    std::size_t tasks = 0;       // that have begun
+    std::size_t runs = 0;        // of those, admitted ones that give pages back
+    std::uint64_t reserved = 0;  // pages that these may still take
+    std::uint64_t waits = 0;     // pages that the others want
+    std::uint64_t blocked = 0;   // number of the admission in which one of it had to wait
+  };
+  using Tenants = std::map<std::string, Tenant, std::less<>>;
   struct State {
     PagesWanted wanted;
+    Tenants::value_type* tenant = nullptr;  // null: nobody
     std::uint32_t granted = 0;
     std::uint32_t left = 0;  // of those, not taken
     bool admitted = false;
@@ -149,7 +177,15 @@ class Planner {
     bool overdue = false;
   };
 
-  void refuse_too_large(std::uint32_t pages_all, Batch& batch);
+  void refuse_too_large(std::uint32_t pages_all, Batch& batch, const RoomOfTenant& room_of);
+  void refuse(TaskId task, bool for_tenant, Batch& batch);
+  /// So many pages it may get now. None: it waits for its tenant's; 0 where it wants some: it
+  /// cannot be admitted.
+  std::optional<std::uint32_t> within_quota(
+      TaskId task, State& state, const RoomOfTenant& room_of,
+      const std::function<bool(TaskId, bool)>& more_may_come) const;
+  void forget(State& state);
+  void reserve(State& state, std::uint32_t left);
   void admit_without_pages(Batch& batch);
   void grant(TaskId task, std::uint32_t pages, Batch& batch);
   bool has_admitted(bool who_gives_back) const;
@@ -160,10 +196,11 @@ class Planner {
   PlannerOptions options_;
   Costs costs_;
   std::map<TaskId, State> tasks_;
+  Tenants tenants_;              // of the tasks
   std::vector<TaskId> waiting_;  // for pages, in order
   std::vector<Candidate> candidates_;
   std::uint64_t reserved_ = 0;
-  std::uint64_t plans_ = 0;
+  std::uint64_t plans_ = 0, admissions_ = 0;
 };
 
 }  // namespace sluice

@@ -81,6 +81,7 @@ bool HostTier::begin(std::uint64_t task, const RowsOrigin& origin,
                      std::int64_t now) {
   if (!off_.empty()) return false;
   Fetch fetch{.task = task, .keys = pages_.keys_of(origin, tokens), .per_token = per_token};
+  fetch.tenant = origin.tenant;
   fetch.begin = fetch.next = pages_.table().match(fetch.keys);
   Sequence asked = host_.open(fetch.keys);
   host_.give_back(asked, true);
@@ -148,7 +149,7 @@ bool HostTier::rise(Fetch& fetch, std::int64_t now) {
   if (count == 0) return false;
   const std::span<const PageKey> all = keys.first(fetch.next + count);
   Rise made{{all.begin(), all.end()}, fetch.next, host_.open(all), {}, now};
-  made.to = pages_.open(keys.first(fetch.next));
+  made.to = pages_.open(keys.first(fetch.next), fetch.tenant);
   if (made.from.published() < all.size() || made.to.published() < fetch.next) return false;
   if (!pages_.add_pages(made.to, count).ok()) return false;
   std::vector<PageCopies::One> copies;

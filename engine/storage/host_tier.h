@@ -70,6 +70,7 @@ class HostTier final : public PageSource, private PageWatcher {
   struct Fetch {
     std::uint64_t task = 0;
     std::vector<PageKey> keys = {};
+    std::string tenant = {};  // whose they are; empty: nobody's
     Sequence there = {};  // the device's pages before `next`, held
     std::size_t begin = 0, next = 0, end = 0;
     std::optional<double> per_token = {};

@@ -39,8 +39,9 @@ struct IncomingPages::Writers {
 void IncomingPages::Place::end() { writers_.leave(); }
 
 std::unique_ptr<IncomingPages> IncomingPages::take(KvPool& pool, std::span<const PageKey> before,
-                                                   std::size_t least, std::size_t most) {
-  Sequence taken = pool.open(before);
+                                                   std::size_t least, std::size_t most,
+                                                   std::string_view tenant) {
+  Sequence taken = pool.open(before, tenant);
   const std::size_t pages = std::min(most, pool.pages_free());  // those before are not among them
   if (taken.published() < before.size() || pages < least) return nullptr;
   return std::make_unique<IncomingPages>(pool, std::move(taken), pages);

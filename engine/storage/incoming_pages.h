@@ -11,6 +11,7 @@
 #include <chrono>
 #include <memory>
 #include <span>
+#include <string_view>
 #include <vector>
 
 #include "engine/layers/kv.h"
@@ -20,9 +21,10 @@ namespace sluice {
 class IncomingPages {
  public:
   /// As many as can be had, at most `most`. Null: those `before` are not there, or there is no
-  /// room for `least`. Borrows the pool.
+  /// room for `least`. `tenant`: whose they are from when they can be found. Borrows the pool.
   static std::unique_ptr<IncomingPages> take(KvPool& pool, std::span<const PageKey> before,
-                                             std::size_t least, std::size_t most);
+                                             std::size_t least, std::size_t most,
+                                             std::string_view tenant = {});
   IncomingPages(KvPool& pool, Sequence taken, std::size_t pages);
   IncomingPages(const IncomingPages&) = delete;
   IncomingPages& operator=(const IncomingPages&) = delete;

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "dataplane/page_puller.h"
@@ -16,6 +17,7 @@ struct KvFetch {
   std::uint64_t task = 0;
   bool is_preload = false;  // of no task
   std::vector<PageKey> keys = {};
+  std::string tenant = {};                   // whose pages they are; empty: nobody's
   std::size_t begin = 0, next = 0, end = 0;  // pages; end: as far as a peer has them
   std::optional<double> per_token = {};
   std::uint64_t pull = 0;    // 0: it waits for that of another

@@ -287,6 +287,7 @@ bool KvPeers::begin(std::uint64_t task, const RowsOrigin& origin,
   const bool has_peers = puller_.has_peers(now);
   if (!has_peers && !preloads_) return false;
   Fetch fetch{.task = task, .keys = pool_.keys_of(origin, tokens), .per_token = per_token};
+  fetch.tenant = origin.tenant;
   fetch.first = first_;
   if (!has_peers) {
     preloads_->used(std::span(fetch.keys).first(pool_.table().match(fetch.keys)));
@@ -366,7 +367,7 @@ void KvPeers::found(Fetch& fetch, const PullEvent& event, std::int64_t now) {
 void KvPeers::make_places(Fetch& fetch, bool waited, std::int64_t now) {
   const auto before = std::span<const PageKey>(fetch.keys).first(fetch.begin);
   const std::size_t pages = fetch.end - fetch.begin;
-  fetch.incoming = IncomingPages::take(pool_, before, waited ? 1 : pages, pages);
+  fetch.incoming = IncomingPages::take(pool_, before, waited ? 1 : pages, pages, fetch.tenant);
   fetch.wants_room = !fetch.incoming && !waited;
   if (fetch.wants_room) return;  // its pages are awaited, so room may be made for them
   if (!fetch.incoming) {

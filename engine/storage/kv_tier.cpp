@@ -95,7 +95,7 @@ bool KvTier::begin(std::uint64_t task, const RowsOrigin& origin,
     return false;
   }
   if (!store_->reads()) fetch.end = fetch.begin + 1;  // to see whether the disk works again
-  fetch.there = pool_.open(std::span<const PageKey>(fetch.keys).first(fetch.begin));
+  fetch.there = pool_.open(std::span<const PageKey>(fetch.keys).first(fetch.begin), origin.tenant);
   fetches_.push_back(std::move(fetch));
   if (ask(fetches_.back(), now) || fetches_.back().end > fetches_.back().begin) return true;
   fetches_.pop_back();

@@ -115,11 +115,11 @@ std::optional<PictureInput> ChatModel::find_picture(const std::string& content) 
   return seen != nullptr ? std::optional(*seen) : std::nullopt;
 }
 
-Result<PictureInput> ChatModel::prepare(const Tensor& picture) const {
+Result<PictureInput> ChatModel::prepare(const Tensor& picture, const std::string& tenant) const {
   if (model_.architecture().image_token == -1)
     return invalid_argument("the model takes no pictures");
   Result<PictureInput> made = prepare_picture(steps_, model_.architecture(), picture);
-  if (made.ok()) made->content = picture_content(picture);
+  if (made.ok()) made->content = picture_content(picture, tenant);
   return made;
 }
 
@@ -166,8 +166,10 @@ Result<Generation> ChatModel::begin_raw(const std::string& text, GenerationOptio
   return begin_with(tokenizer_.encode(text, true), {}, std::move(options));
 }
 
-RowsOrigin ChatModel::origin_of(std::span<const ChatMessage> messages) const {
-  RowsOrigin origin{.model = identity_, .picture_token = {}, .pictures = {}, .block = 0};
+RowsOrigin ChatModel::origin_of(std::span<const ChatMessage> messages,
+                                const std::string& tenant) const {
+  RowsOrigin origin{
+      .model = identity_, .picture_token = {}, .pictures = {}, .block = 0, .tenant = tenant};
   if (model_.architecture().image_token != -1)
     origin.picture_token = model_.architecture().image_token;
   for (const ChatMessage& message : messages)
@@ -186,7 +188,7 @@ Result<Generation> ChatModel::begin_with(std::span<const std::int32_t> tokens,
                             " tokens, the model reads " + std::to_string(most));
   std::vector<float> features;
   std::vector<Grid> grids;
-  RowsOrigin origin = origin_of(messages);
+  RowsOrigin origin = origin_of(messages, options.tenant);
   for (const ChatMessage& message : messages)
     for (const PictureInput& picture : message.pictures) {
       features.insert(features.end(), picture.features.begin(), picture.features.end());

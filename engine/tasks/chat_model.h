@@ -49,7 +49,7 @@ class ChatModel {
   /// The same in parts, for who encodes it as a task: what it became, if it was seen before;
   /// prepared, with its `pixels` and `content`; with its features instead, for who shows it next.
   std::optional<PictureInput> find_picture(const std::string& content) const;
-  Result<PictureInput> prepare(const Tensor& picture) const;
+  Result<PictureInput> prepare(const Tensor& picture, const std::string& tenant = {}) const;
   void keep_picture(const PictureInput& picture) const;
   /// Of the rows that it makes: checkpoint and precision.
   const std::string& identity() const { return identity_; }
@@ -58,7 +58,7 @@ class ChatModel {
   /// The prompt's tokens, image tokens as many as features.
   Result<std::vector<std::int32_t>> tokens(std::span<const ChatMessage> messages) const;
   /// What else than their tokens decides their rows, where these see only what is before them.
-  RowsOrigin origin_of(std::span<const ChatMessage> messages) const;
+  RowsOrigin origin_of(std::span<const ChatMessage> messages, const std::string& tenant) const;
   /// An answer's beginning. End tokens are added to the options'.
   Result<Generation> begin(std::span<const ChatMessage> messages, GenerationOptions options) const;
   /// The text as it is, with what the tokenizer adds.

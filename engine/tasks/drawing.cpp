@@ -15,7 +15,8 @@ PagesWanted Drawing::pages_wanted(TextEngine& engine) const {
   const std::size_t latents = steps_->rows();
   std::size_t pages = engine.pages().missing(prompt_, latents);
   if (is_guided()) pages += engine.pages().missing({}, wordless_tokens_.size() + latents);
-  return {static_cast<std::uint32_t>(pages), static_cast<std::uint32_t>(pages)};
+  const auto all = static_cast<std::uint32_t>(pages);
+  return {all, all, true, options_.tenant};
 }
 
 Need Drawing::need(const TextEngine&) const {

@@ -9,6 +9,7 @@
 
 #include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "engine/tasks/drawing_steps.h"
@@ -21,6 +22,7 @@ struct DrawingOptions {
   /// When the last step must have ended; each work gets an equal part of the time from `began` on.
   Nanoseconds began = 0;
   Nanoseconds deadline = no_deadline;
+  std::string tenant{};  // whose it is; empty: nobody's
 };
 
 class Drawing final : public Task {
@@ -36,6 +38,10 @@ class Drawing final : public Task {
 
   bool done() const override { return steps_->left() == 0 || error_.has_value(); }
   PagesWanted pages_wanted(TextEngine& engine) const override;
+  void grant(TextEngine& engine, std::size_t) override {
+    engine.pages().belong(prompt_, options_.tenant);
+    engine.pages().belong(wordless_, options_.tenant);
+  }
   std::size_t pages_taken() const override {
     return prompt_.pages().size() - pages_before_ + wordless_.pages().size();
   }

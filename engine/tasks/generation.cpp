@@ -48,11 +48,13 @@ PagesWanted GenerationTask::pages_wanted(TextEngine& engine) const {
   const std::size_t most =
       engine.pages().missing(g.sequence, tokens_most(engine) - g.sequence.tokens());
   const std::size_t least = engine.pages().missing(g.sequence, std::max<std::size_t>(prompt, 1));
-  return {static_cast<std::uint32_t>(std::min(least, most)), static_cast<std::uint32_t>(most)};
+  return {static_cast<std::uint32_t>(std::min(least, most)), static_cast<std::uint32_t>(most), true,
+          g.options.tenant};
 }
 
 void GenerationTask::grant(TextEngine& engine, std::size_t pages) {
   Generation& g = generation_;
+  engine.pages().belong(g.sequence, g.options.tenant);
   const std::size_t in_pages = engine.pages().room(g.sequence, pages);
   const std::size_t in_positions = engine.shape().positions_max - g.sequence.tokens();
   const std::size_t room = std::min(in_pages, in_positions);

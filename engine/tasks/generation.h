@@ -27,6 +27,7 @@ struct GenerationOptions {
   bool first_only = false;               // done with its first token, with the pages of all;
                                          // goes on without this
   std::uint8_t priority = 0;             // of its forwards
+  std::string tenant{};                  // whose it is, and its pages; empty: nobody's
   /// When its last token must be there, where it has as many as it may; each gets an equal part of
   /// the time from `began` on, the prompt that of the first. On the engine's clock.
   Nanoseconds began = 0, deadline = no_deadline;

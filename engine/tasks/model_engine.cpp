@@ -99,9 +99,10 @@ bool ModelEngine::plan(Nanoseconds now, std::vector<TaskId>& ended) {
     return since != short_since_.end() && now - since->second < others_patience &&
            (some_come_back || others_run || !may_begin);
   };
+  const auto room_of = [&pages](const std::string& tenant) { return pages.tenant_room(tenant); };
   // By reference: each step comes here, and takes no memory.
   planner_.admit(static_cast<std::uint32_t>(free), static_cast<std::uint32_t>(pages.pages()),
-                 batch_, std::ref(waits_on));
+                 batch_, std::ref(waits_on), std::ref(room_of));
   if (!batch_.admitted.empty()) short_since_.clear();
   refuse(ended);
   // Those that are left there when something throws were never granted their pages.
@@ -141,14 +142,17 @@ void ModelEngine::wait_for_others(std::size_t free, bool some_come_back, Nanosec
 void ModelEngine::refuse(std::vector<TaskId>& ended) {
   const KvPages& pages = text_.pages();
   ended.reserve(ended.size() + batch_.refused.size());
-  for (const auto& [id, least] : batch_.refused) {
+  for (const auto& [id, least, tenant] : batch_.refused) {
     Task& task = *tasks_.find(id)->second;
-    task.fail(
-        Error{ErrorCode::exhausted, "the KV pool is full: " + std::to_string(least) +
-                                        " pages are needed, " + std::to_string(pages.pages_free()) +
-                                        " of " + std::to_string(pages.pages()) + " are free; " +
-                                        (least > pages.pages() ? "ask for less" : "end a session") +
-                                        " or raise `pages`"});
+    if (const auto room = pages.tenant_room(tenant); room.has_value())
+      task.fail(tenant_is_full(tenant, least, *room));
+    else
+      task.fail(Error{ErrorCode::exhausted,
+                      "the KV pool is full: " + std::to_string(least) + " pages are needed, " +
+                          std::to_string(pages.pages_free()) + " of " +
+                          std::to_string(pages.pages()) + " are free; " +
+                          (least > pages.pages() ? "ask for less" : "end a session") +
+                          " or raise `pages`"});
     tasks_.erase(id);
     short_since_.erase(id);
     ended.push_back(id);

@@ -23,6 +23,7 @@ struct ChatMessage {
   std::string role;  // "system", "user", "assistant"
   std::string text;
   std::vector<PictureInput> pictures;
+  std::string tenant{};  // whose session a user's message is of; empty: nobody's
 };
 
 /// A prompt as text.

@@ -2,6 +2,7 @@
 
     request_options_test.py SLUICE REPOSITORY
 """
+import base64
 import json
 import os
 import subprocess
@@ -67,6 +68,35 @@ def going_back():
     expect("which changes nothing", texts[5] == texts[9], texts)
 
 
+def tenants():
+    """A session is of the tenant of its first call; what another tenant says, and shows, it begins anew."""
+    def line(session, text, tenant=None, image=False):
+        content = [{"type": "text", "text": text}]
+        if image:
+            with open(os.path.join(ROOT, "models/scenes/samples/table.png"), "rb") as file:
+                content.insert(0, {"type": "image", "data": base64.b64encode(file.read()).decode()})
+        options = {} if tenant is None else {"tenant": tenant}
+        return json.dumps({"session": session, "inputs": {"request": {"content": content, "options": options}}})
+    what, many = "what color is the circle", "how many shapes are there"
+    lines = [line("a", what, "one", image=True), line("b", what, "two", image=True), line("c", what, image=True),
+             line("a", many, "one"), line("b", many, "one"), line("c", many, "one"), line("a", many), line("b", many, "two"),
+             line("d", what, "no name"), line("a", "draw a star", "one")]
+    with tempfile.TemporaryDirectory() as folder:
+        done = subprocess.run([SLUICE, "run", "workflows/image_chat.yaml", "--calls", "-", "--out", folder, "--concurrency", "1"],
+                              cwd=ROOT, input="\n".join(lines), capture_output=True, text=True, timeout=300)
+    came = {one["line"]: one for one in map(json.loads, done.stdout.splitlines())}
+    expect("each line has its result", len(came) == len(lines), done)
+    expect("whoever asks, the same words", len({came[number]["outputs"]["text"] for number in (1, 2, 3)}) == 1, came)
+    expect("tenants go on", came[4]["ok"] and came[8]["ok"] and came[10]["ok"] and
+           came[4]["outputs"] == came[8]["outputs"], came)
+    for number, whose, says in ((5, "the tenant 'two'", "the tenant 'one'"), (6, "no tenant", "the tenant 'one'"),
+                                (7, "the tenant 'one'", "no tenant")):
+        message = "" if came[number]["ok"] else came[number]["error"]["message"]
+        expect(f"line {number} is refused", f"the session is of {whose}" in message and f"names {says}" in message, came[number])
+    expect("what is no name", "option 'tenant' is \"no name\", it must be a name" in came[9]["error"]["message"], came[9])
+    expect("--tenant", run("--prompt", many, "--tenant", "one") == run("--prompt", many))
+
+
 def drawings():
     with tempfile.TemporaryDirectory() as folder:
         drawn = {}
@@ -94,6 +124,7 @@ def drawings():
 def main():
     answers()
     going_back()
+    tenants()
     drawings()
     for failure in failures:
         print(failure)

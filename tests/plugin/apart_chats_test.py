@@ -74,6 +74,30 @@ def same_bytes(folder, flow, name, sets):
         expect(f"{name}, the same bytes: {where}", out == seen[0][1], (out, seen[0][1]))
 
 
+def tenants(folder):
+    """A prompt that one tenant has had read is found by that tenant alone, whichever process reads or answers it."""
+    cluster = Cluster(one_machine(folder, SPLIT, "tenants"), folder)
+    asked = "This is asked by two tenants, each of whom has it read, and nobody finds what the other has said"
+    seen = []
+    for session, tenant in (("a", "one"), ("b", "two"), ("c", "one"), ("d", "two"), ("e", None)):
+        cluster.ask(call(session, session, asked, **({} if tenant is None else {"tenant": tenant})))
+        result = cluster.result()
+        expect(f"tenant {tenant}", result["ok"], result)
+        seen.append((texts_of(result), cluster.pool()[0]["from_memory"]))
+    expect("the same words", len({text for text, _ in seen}) == 1, seen)
+    memory = [now - before for (_, now), (_, before) in zip(seen, [(None, 0)] + seen)]
+    expect("each tenant's first computes all, its second finds it", [found > 0 for found in memory] ==
+           [False, False, True, True, False], memory)
+    cluster.ask(call("other", "a", "And then?", tenant="two"))
+    result = cluster.result()
+    expect("a session of another tenant", not result["ok"] and "the session is of the tenant 'one'" in result["error"]["message"],
+           result)
+    cluster.end()
+    code, _, err = run(SPLIT, "--isolate", "reader,writer", "--set", "global_params.kv.tenant_pages=16", "--calls", "-",
+                       lines=call("1", "a", asked))
+    expect("a quota over several processes", code == 1 and "`tenant_pages`, which are kept where one process" in err, (code, err))
+
+
 def few_pages(flow):
     """Both processes want more than there is: calls wait for each other, and each has the words that it has alone."""
     lines = "".join(call(f"{number}", f"s{number % 6}", f"Tell me of number {number}") for number in range(18))
@@ -226,6 +250,7 @@ def main():
             same_bytes(folder, SPLIT, "smollm2", sets)
         else:
             print("SmolLM2 is not in fetched/: skipped")
+        tenants(folder)
         few_pages(SPLIT)
         few_pages(pair)
         seen(folder)

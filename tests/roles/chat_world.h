@@ -30,7 +30,8 @@ inline std::unique_ptr<SteppedRole> role_over(GlobalParam& pages, const RoleSpec
 }
 
 /// `ssd`: the folder of its pages; empty: none. `cuda`: the GPU of its decoder; null: the CPU.
-/// `host_bytes`: below that one's pages; none: what is usual.
+/// `host_bytes`: below that one's pages; none: what is usual. `tenant_pages`: that any one tenant
+/// may have; 0: all.
 struct ChatWorld {
   std::string model;
   GlobalParamSpec param;
@@ -42,7 +43,7 @@ struct ChatWorld {
   explicit ChatWorld(std::int64_t pages = 64, std::vector<OptionSpec> options = {},
                      const std::string& ssd = {}, const TextDevice* cuda = nullptr,
                      std::string checkpoint = directory,
-                     std::optional<std::int64_t> host_bytes = {})
+                     std::optional<std::int64_t> host_bytes = {}, std::int64_t tenant_pages = 0)
       : model(std::move(checkpoint)) {
     param.name.text = "kv";
     param.page_tokens = 8;
@@ -50,6 +51,7 @@ struct ChatWorld {
     if (!ssd.empty()) param.ssd = Name{ssd, {}};
     if (cuda != nullptr) param.device = EngineDevice::cuda;
     param.host_bytes = host_bytes;
+    param.tenant_pages = tenant_pages;
     sessions = ChatSessions::make({&param, model}, cuda).value();
     role.options = std::move(options);
     role.options.push_back({{"precision", {}}, {"exact", {}}});

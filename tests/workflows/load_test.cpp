@@ -26,7 +26,7 @@ inputs: { x: text, y: json }
 global_params:
   memory: { kind: paged_kv, model: somewhere, page_tokens: 32, pages: 100,
             kv_dtype: bf16, ssd: there, ssd_bytes: 3MiB, device: cpu }
-  fast: { kind: paged_kv, model: somewhere, device: cuda, host_bytes: 6MiB }
+  fast: { kind: paged_kv, model: somewhere, device: cuda, host_bytes: 6MiB, tenant_pages: 99 }
 roles:
   one: { plugin: scripted, model: elsewhere, replicas: 3, balance: session, global_params: [memory],
          options: { first: 1, second: two } }
@@ -68,6 +68,7 @@ on_error: cancel
   CHECK(spec.global_params[0].device == EngineDevice::cpu);
   CHECK(spec.global_params[1].device == EngineDevice::cuda);
   CHECK(spec.global_params[1].host_bytes == 6 << 20);
+  CHECK((spec.global_params[1].tenant_pages == 99 && spec.global_params[0].tenant_pages == 0));
   CHECK(!spec.global_params[0].host_bytes.has_value());
   CHECK(spec.global_params[1].device_mark.column == 53);
   REQUIRE(spec.roles.size() == 2);

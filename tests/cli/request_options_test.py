@@ -94,7 +94,7 @@ def tenants():
         message = "" if came[number]["ok"] else came[number]["error"]["message"]
         expect(f"line {number} is refused", f"the session is of {whose}" in message and f"names {says}" in message, came[number])
     expect("what is no name", "option 'tenant' is \"no name\", it must be a name" in came[9]["error"]["message"], came[9])
-    expect("--tenant", run("--prompt", many, "--tenant", "one") == run("--prompt", many))
+    expect("--tenant", run(*ASK, "--tenant", "one") == run(*ASK))
 
 
 def drawings():

@@ -93,7 +93,7 @@ void PageTable::unrefer(Page page) {
     catch_up();
     policy_->removed(page);
   }
-  tenants_.give(page);
+  if (tenants_.are_known()) tenants_.give(page);
   ++state.generation;
   free_.push_back(page);
 }

@@ -104,7 +104,7 @@ MUTANTS = [
     ("K17 what follows a tenant's page is nobody's", "dataplane/page_table.cpp",
      "of_before != no_tenant ? of_before : sequence.tenant_;", "sequence.tenant_;", None),
     ("K17 a page that is given back counts on", "dataplane/page_table.cpp",
-     "  tenants_.give(page);\n  ++state.generation;\n", "  ++state.generation;\n", None),
+     "  if (tenants_.are_known()) tenants_.give(page);\n  ++state.generation;\n", "  ++state.generation;\n", None),
     ("K18 a tenant is refused for its own cache", "dataplane/page_tenants.h",
      "tenants_[tenant].held() + more <= *quota_", "tenants_[tenant].pages + more <= *quota_", TABLE),
     ("K18 a tenant at its quota takes others' cache", "dataplane/page_table.cpp",

@@ -83,6 +83,9 @@ PoolReport pool() {
   report.source = PoolReport::Source::disk;
   report.source_off = "full";
   report.index = PoolReport::Index{1, 2, 3, 4, 5, 600, "away"};
+  report.tenant_pages = 8;
+  report.tenants = 1;
+  report.tenant_list = {{"t", 7, 300}};
   report.sessions = 1;
   report.session_list = {{"s", "r", 300, 200, true, -1}};
   report.age_ms = 70;

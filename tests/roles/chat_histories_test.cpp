@@ -246,7 +246,7 @@ TEST_CASE("a message comes back as it was, and one that is not sound is refused 
     return made.ok() ? std::string() : made.error().message;
   };
   const std::string shorter = "shorter than it says, or shows too many pictures";
-  CHECK(problem(changed(record, 0, 2)).find("of a form that this version does not know") != npos);
+  CHECK(problem(changed(record, 0, 3)).find("of a form that this version does not know") != npos);
   CHECK(problem(record, false).find("not of whose turn it is") != npos);
   CHECK(problem(changed(record, 1, 7)).find("not of whose turn it is") != npos);
   CHECK(problem(changed(record, 5, 255)).find(shorter) != npos);

@@ -171,7 +171,7 @@ struct World {
   }
 
   void admit(const Batch& batch) {
-    for (const auto& [id, least] : batch.refused) {
+    for (const auto& [id, least, tenant] : batch.refused) {
       if (tasks.at(id).wants.least <= pages_free) fault("refused what fits");
       std::erase(waiting, id);
       tasks.erase(id);

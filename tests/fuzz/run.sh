@@ -33,7 +33,8 @@ sources() {
     trace | segment) echo "$root/dataplane/$1*.cpp $root/base/*.cpp" ;;
     pages) echo "$root/dataplane/page_[ahknprs]*.cpp $root/dataplane/page_messages.cpp $root/base/*.cpp" ;;
     page_batches) echo "$root/dataplane/page_client.cpp $root/dataplane/page_manager.cpp $root/dataplane/page_requests.cpp \
-      $root/dataplane/page_table.cpp $root/dataplane/hit_watch.cpp $root/dataplane/optimum.cpp $root/base/*.cpp" ;;
+      $root/dataplane/page_table.cpp $root/dataplane/page_tenants.cpp $root/dataplane/hit_watch.cpp \
+      $root/dataplane/optimum.cpp $root/base/*.cpp" ;;
     reads) echo "$root/runtime/tcp/tcp_[cgk]*.cpp $root/runtime/tcp/tcp_link.cpp $root/runtime/tcp/tcp_serving.cpp \
       $root/runtime/tcp/tcp_wire.cpp $root/base/*.cpp" ;;
     weights) echo "$root/engine/checkpoint/weight_table.cpp $root/engine/checkpoint/part_packets.cpp $root/base/*.cpp" ;;

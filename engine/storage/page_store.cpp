@@ -56,7 +56,8 @@ Result<std::unique_ptr<PageStore>> PageStore::open(const PageStoreOptions& optio
   if (Result<void> fits = check_size(options.folder, options.page_bytes, options.bytes_most);
       !fits.ok())
     return fits.error();
-  Result<StoreFolder> folder = StoreFolder::open(options.folder);
+  Result<StoreFolder> folder =
+      StoreFolder::open(options.folder, options.secret ? &*options.secret : nullptr);
   if (!folder.ok()) return folder.error();
   SegmentIndex index(folder->owner(), sha256_prefix(options.layout), options.page_bytes,
                      {options.bytes_most, segment_bytes_of(options)});

@@ -30,6 +30,8 @@ struct PageStoreOptions {
   std::uint32_t page_bytes = 0;
   std::string layout;               // what the bytes of a page mean
   std::uint64_t segment_bytes = 0;  // 0: by `bytes_most`
+  // Of the pages' keys, and so of the folder. None: the folder's own, made with it.
+  std::optional<PageKeys::Secret> secret = {};
 };
 
 struct PageStoreCounts {
@@ -55,6 +57,7 @@ class PageStore {
   PageStore(const PageStore&) = delete;
   PageStore& operator=(const PageStore&) = delete;
 
+  const std::string& path() const { return folder_.path(); }
   const PageKeys::Secret& secret() const { return folder_.secret(); }
   const SegmentIndex& index() const { return index_; }
   const StoreHealth& health() const { return health_; }

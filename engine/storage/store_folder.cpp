@@ -11,6 +11,7 @@
 #include <cerrno>
 #include <charconv>
 #include <cstring>
+#include <filesystem>
 
 #include "base/count_text.h"
 #include "base/sha256.h"
@@ -21,6 +22,7 @@ namespace {
 constexpr const char* lock_name = "lock";
 constexpr const char* secret_name = "secret";
 constexpr std::string_view segment_prefix = "segment-";
+constexpr std::string_view machine_prefix = "machine-";
 constexpr std::size_t digits = 16;
 constexpr std::size_t files_most = 1U << 20;
 
@@ -48,6 +50,24 @@ struct flock whole_file() {
   return all;
 }
 
+Result<void> make_private(const std::string& path) {
+  if (::mkdir(path.c_str(), 0700) == 0 || errno == EEXIST) return {};
+  return Error{ErrorCode::unavailable, path + ": it cannot be made: " + std::strerror(errno)};
+}
+
+/// Where no pages are kept in a folder itself: which of them are.
+std::string but_of_machines(const std::string& path, const Error& error) {
+  std::error_code failed;
+  std::string first;
+  if (error.code != ErrorCode::not_found) return first;
+  for (std::filesystem::directory_iterator it(path, failed), end; !failed && it != end;
+       it.increment(failed))
+    if (const std::string name = it->path().filename().string();
+        name.starts_with(machine_prefix) && (first.empty() || name < first))
+      first = name;
+  return first.empty() ? first : ", but each machine's of a cluster in one of its own: " + first;
+}
+
 bool write_whole(int file, const PageKeys::Secret& secret) {
   return ::write(file, secret.data(), secret.size()) == static_cast<ssize_t>(secret.size()) &&
          ::fsync(file) == 0;
@@ -72,20 +92,38 @@ Error StoreFolder::error(const std::string& what) const {
   return {ErrorCode::unavailable, path_ + ": " + what + ": " + std::strerror(errno)};
 }
 
-Result<StoreFolder> StoreFolder::open(const std::string& path) {
-  if (::mkdir(path.c_str(), 0700) != 0 && errno != EEXIST)
-    return Error{ErrorCode::unavailable, path + ": it cannot be made: " + std::strerror(errno)};
+Result<void> StoreFolder::make_common(const std::string& path) {
+  if (Result<void> made = make_private(path); !made.ok()) return made;
+  const Result<StoreFolder> folder = enter(path);
+  return folder.ok() ? Result<void>() : folder.error();
+}
+
+std::string StoreFolder::of_machine(const std::string& path, const std::string& machine) {
+  return path + (path.ends_with('/') ? "" : "/") + std::string(machine_prefix) + machine;
+}
+
+Result<StoreFolder> StoreFolder::open(const std::string& path, const PageKeys::Secret* secret) {
+  if (Result<void> made = make_private(path); !made.ok()) return made.error();
   Result<StoreFolder> folder = enter(path);
   if (!folder.ok()) return folder;
   if (Result<void> locked = folder->take_lock(); !locked.ok()) return locked.error();
-  if (Result<void> read = folder->read_secret(true); !read.ok()) return read.error();
+  Result<void> read = folder->read_secret();
+  if (!read.ok() && read.error().code == ErrorCode::not_found) read = folder->make_secret(secret);
+  if (!read.ok()) return read.error();
+  if (secret != nullptr && folder->secret_ != *secret)
+    return invalid_argument(
+        path + "/" + secret_name +
+        ": its pages are kept under another secret than that of these machines (" +
+        "kv-pages.secret), so none of them can be found: remove the folder, name another one, or "
+        "give the machines the kv-pages.secret that they had when it was made");
   return folder;
 }
 
 Result<StoreFolder> StoreFolder::look(const std::string& path) {
   Result<StoreFolder> folder = enter(path);
   if (!folder.ok()) return folder;
-  if (Result<void> read = folder->read_secret(false); !read.ok()) return read.error();
+  if (Result<void> read = folder->read_secret(); !read.ok())
+    return Error{read.error().code, read.error().message + but_of_machines(path, read.error())};
   return folder;
 }
 
@@ -94,7 +132,7 @@ Result<void> StoreFolder::check(const std::string& path) {
   if (folder.ok()) {
     if (::faccessat(folder->folder_, ".", W_OK | X_OK, AT_EACCESS) != 0)
       return folder->error("nothing can be written in it");
-    const Result<void> read = folder->read_secret(false);
+    const Result<void> read = folder->read_secret();
     return read.ok() || read.error().code == ErrorCode::not_found ? Result<void>() : read.error();
   }
   if (folder.error().code != ErrorCode::not_found) return folder.error();
@@ -158,7 +196,7 @@ bool StoreFolder::is_held() const {
   return held;
 }
 
-Result<void> StoreFolder::read_secret(bool may_make) {
+Result<void> StoreFolder::read_secret() {
   const int file = ::openat(folder_, secret_name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
   if (file >= 0) {
     std::array<std::uint8_t, 33> bytes;
@@ -179,8 +217,13 @@ Result<void> StoreFolder::read_secret(bool may_make) {
                             count_text(segments->size(), "segment") +
                             " of pages beside it; without it the pages cannot be found: put it "
                             "back, or remove the folder");
-  if (!may_make) return Error{ErrorCode::not_found, path_ + ": no pages are kept there"};
-  if (::getrandom(secret_.data(), secret_.size(), 0) != static_cast<ssize_t>(secret_.size()))
+  return Error{ErrorCode::not_found, path_ + ": no pages are kept there"};
+}
+
+Result<void> StoreFolder::make_secret(const PageKeys::Secret* secret) {
+  if (secret != nullptr)
+    secret_ = *secret;
+  else if (::getrandom(secret_.data(), secret_.size(), 0) != static_cast<ssize_t>(secret_.size()))
     return error("there is no randomness for its secret");
   // Under its name only when it is whole: a process may die here.
   constexpr const char* beside = "secret.new";

@@ -41,8 +41,15 @@ class StoreFolder {
     std::uint64_t bytes = 0;
   };
 
-  /// Made where there is none, with a new secret; held until it goes.
-  static Result<StoreFolder> open(const std::string& path);
+  /// Made where there is none, with this secret, or, where that is null, a new one; held until it
+  /// goes. Errors: invalid_argument, too, where it has another secret than this.
+  static Result<StoreFolder> open(const std::string& path,
+                                  const PageKeys::Secret* secret = nullptr);
+  /// That of one machine within `path`, which machines of one computer may have in common: none of
+  /// them is called as a file of a folder is.
+  static std::string of_machine(const std::string& path, const std::string& machine);
+  /// Makes a folder for those of machines where there is none. Errors: as `open`'s.
+  static Result<void> make_common(const std::string& path);
   /// Whether `open` could enter the folder, or make it, as far as that shows without a change; that
   /// another process holds it now is none of that. Errors: those of `open`.
   static Result<void> check(const std::string& path);
@@ -72,7 +79,8 @@ class StoreFolder {
   StoreFolder(std::string path, int folder) : path_(std::move(path)), folder_(folder) {}
   static Result<StoreFolder> enter(const std::string& path);
   Result<void> take_lock();
-  Result<void> read_secret(bool may_make);
+  Result<void> read_secret();
+  Result<void> make_secret(const PageKeys::Secret* secret);
   Result<std::shared_ptr<SegmentFile>> open_file(std::uint64_t number, int flags,
                                                  bool direct) const;
   Error error(const std::string& what) const;

@@ -35,6 +35,42 @@ struct Place {
 
 }  // namespace
 
+TEST_CASE("a folder is made with the secret that is given, and one with another is refused") {
+  const Place place;
+  PageKeys::Secret secret{};
+  secret.fill(5);
+  CHECK(StoreFolder::open(place.path, &secret).value().secret() == secret);
+  CHECK(StoreFolder::open(place.path, &secret).value().secret() == secret);
+  CHECK(StoreFolder::open(place.path).value().secret() == secret);  // whatever it is
+  secret.fill(6);
+  CHECK(
+      place.said(StoreFolder::open(place.path, &secret)) ==
+      "invalid_argument, PAGES/secret: its pages are kept under another secret than that of these "
+      "machines (kv-pages.secret), so none of them can be found: remove the folder, name another "
+      "one, or give the machines the kv-pages.secret that they had when it was made");
+  CHECK(place.open() == "taken");
+}
+
+TEST_CASE("machines have folders in a common one, which is their user's alone") {
+  const Place place;
+  CHECK(StoreFolder::of_machine("/pages", "gpu1") == "/pages/machine-gpu1");
+  CHECK(StoreFolder::of_machine("/pages/", "gpu1") == "/pages/machine-gpu1");
+  CHECK(StoreFolder::make_common(place.path).ok());
+  CHECK(StoreFolder::make_common(place.path).ok());
+  CHECK(place.look() == "not_found, PAGES: no pages are kept there");
+  CHECK(StoreFolder::open(StoreFolder::of_machine(place.path, "secret")).ok());
+  CHECK(StoreFolder::open(StoreFolder::of_machine(place.path, "lock")).ok());
+  CHECK(place.look() ==
+        "not_found, PAGES: no pages are kept there, but each machine's of a cluster in one of its "
+        "own: machine-lock");
+  CHECK(place.open() == "taken");  // one of a single machine stands beside
+  REQUIRE(::chmod(place.path.c_str(), 0750) == 0);
+  CHECK(place.said(StoreFolder::make_common(place.path)).find("others may enter it") !=
+        std::string::npos);
+  const auto nowhere = StoreFolder::make_common(place.scratch.path() + "/none/pages");
+  CHECK(place.said(nowhere).find("it cannot be made") != std::string::npos);
+}
+
 TEST_CASE("a folder is made with a secret of its own, and whoever looks at it sees the same") {
   const Place place;
   CHECK(place.look() == "not_found, PAGES: there is no such folder");

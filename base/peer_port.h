@@ -55,6 +55,8 @@ class PeerPort {
 
   virtual ~PeerPort() = default;
   virtual PeerLife self() const = 0;
+  /// This machine's, for people and what it keeps on its disk.
+  virtual std::string name() const { return std::to_string(self().machine); }
   /// What all machines of the cluster know, and nobody else.
   virtual const std::array<std::uint8_t, 32>& secret() const = 0;
   /// Tells who is there already. False: the channel is taken.

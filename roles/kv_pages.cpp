@@ -70,13 +70,11 @@ Result<KeptPool> make_kept_pages(const DecoderShape& shape, const GlobalParamSpe
   const std::size_t pages = pages_of(spec);
   if (Result<void> fits = check_memory(shape, spec); !fits.ok()) return fits.error();
   const KvShape rows = rows_of(shape, spec);
-  if (peers != nullptr && spec.ssd.has_value())
-    return invalid_argument("its pages are shared over machines, which cannot have one `ssd`");
+  const std::string folder = spec.ssd.has_value() ? spec.ssd->text : std::string();
+  const auto bytes = static_cast<std::uint64_t>(spec.ssd_bytes);
   Result<KeptPool> made =
-      peers != nullptr
-          ? KeptPool::make_among(rows, pages, *peers, shared_name)
-          : KeptPool::make(rows, pages, spec.ssd.has_value() ? spec.ssd->text : std::string(),
-                           static_cast<std::uint64_t>(spec.ssd_bytes));
+      peers != nullptr ? KeptPool::make_among(rows, pages, *peers, shared_name, folder, bytes)
+                       : KeptPool::make(rows, pages, folder, bytes);
   if (made.ok() && spec.tenant_pages > 0)
     made->pool->limit_tenants(static_cast<std::size_t>(spec.tenant_pages));
   return made;

@@ -14,15 +14,15 @@ namespace sluice {
 /// For a decoder of this shape; left out, room for 16,384 tokens. Errors: exhausted (more than the
 /// machine has), invalid_argument (they are to be kept on a disk, which only a chat's are).
 Result<std::unique_ptr<KvPool>> make_pages(const DecoderShape& shape, const GlobalParamSpec& spec);
-/// The same with the folder that the specification may name, or among the pages of other machines
-/// (null: none), as which they have `shared_name`. Errors: the folder's too; invalid_argument (a
-/// folder, and other machines); those of `KeptPool::make_among`.
+/// The same with the folder that the specification may name, and among the pages of other machines
+/// (null: none), as which they have `shared_name`. Errors: the folder's too; those of
+/// `KeptPool::make_among`.
 Result<KeptPool> make_kept_pages(const DecoderShape& shape, const GlobalParamSpec& spec,
                                  PeerPort* peers = nullptr, const std::string& shared_name = {});
 
 /// What a GPU's pages are in: as wide as the weights.
 Dtype dtype_on_gpu(kernels::WeightFormat format);
-/// The host's memory below the pages that a GPU has of such a decoder, with the folder or other
+/// The host's memory below the pages that a GPU has of such a decoder, with the folder and other
 /// machines behind it. No pool: it has none. The specification's `kv_dtype` is what the GPU's pages
 /// are in. Errors: as `make_kept_pages`; invalid_argument (it has no room for a page).
 Result<KeptPool> make_host_pages(const DecoderShape& shape, const GlobalParamSpec& spec,

@@ -56,6 +56,9 @@ class PeerChannels final : public PeerPort, private TransportListener {
   }
 
   PeerLife self() const override { return self_; }
+  std::string name() const override {
+    return self_.machine < options_.names.size() ? options_.names[self_.machine] : PeerPort::name();
+  }
   const std::array<std::uint8_t, 32>& secret() const override { return options_.secret; }
   RemoteMemory* memory() override { return options_.memory.get(); }
   bool open(std::uint64_t channel, Listener& listener) override;

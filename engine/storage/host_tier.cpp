@@ -338,8 +338,11 @@ void HostTier::take_lowered(bool waits) {
 }
 
 void HostTier::rest() {
-  if (others_read_) return drain();
-  if (!failed_.has_value() && off_.empty()) lower();
+  if (others_read_)
+    drain();
+  else if (!failed_.has_value() && off_.empty())
+    lower();
+  if (below_ != nullptr) below_->rest();
 }
 
 void HostTier::drain() {

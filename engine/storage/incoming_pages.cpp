@@ -71,6 +71,12 @@ std::vector<Ref<Buffer>> IncomingPages::places(const Ref<Buffer>& memory, std::s
   return places;
 }
 
+bool IncomingPages::publish(const PageKey& key) {
+  if (!pool_.publish_next(taken_, key)) return false;
+  if (pool_.on_publish) pool_.on_publish(taken_.pages()[taken_.published() - 1]);
+  return true;
+}
+
 bool IncomingPages::is_written() const {
   const std::lock_guard lock(writers_->mutex);
   return writers_->places > 0;

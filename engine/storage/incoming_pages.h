@@ -45,7 +45,7 @@ class IncomingPages {
   void foretell(std::span<const PageKey> keys) { pool_.foretell(taken_, keys, is_use_); }
   /// The next page has been written and checked. False: neither it nor those behind it can be
   /// found.
-  bool publish(const PageKey& key) { return pool_.publish_next(taken_, key); }
+  bool publish(const PageKey& key);
   bool is_written() const;
   /// Returns when nobody writes any more, or then at the latest.
   void wait_for_writers(std::chrono::nanoseconds most) const;

@@ -35,6 +35,18 @@ struct KvFetch {
   bool is_near = false;                          // it was found without a question
   std::vector<PullEvent> arrived = {};           // in order, from `next` on
   std::unique_ptr<IncomingPages> incoming = {};  // where they come
+
+  /// The page that stands at this place of its chain.
+  bool pulls(const PageKey& key, std::size_t at) const {
+    return pull != 0 && begin <= at && at < keys.size() && keys[at] == key;
+  }
+};
+
+/// Of a read of a page where it stands.
+struct KvReadEnd {
+  std::uint64_t number = 0;
+  PeerLife owner;                // of what was read
+  std::optional<bool> is_whole;  // none: it could not be read
 };
 
 }  // namespace sluice

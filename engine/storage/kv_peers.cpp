@@ -313,8 +313,7 @@ bool KvPeers::start(Fetch& fetch, std::int64_t now) {
   fetch.is_over = fetch.is_named = fetch.is_near = false;
   if (fetch.keys.size() <= fetch.begin) return false;
   for (const Fetch& other : fetches_)
-    if (other.pull != 0 && other.keys.size() > fetch.begin && other.begin <= fetch.begin &&
-        other.keys[fetch.begin] == fetch.keys[fetch.begin]) {
+    if (other.pulls(fetch.keys[fetch.begin], fetch.begin)) {
       fetch.behind = other.pull;
       return true;
     }

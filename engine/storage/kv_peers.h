@@ -104,6 +104,9 @@ class KvPeers final : public PageSource,
   PeerLife self() const { return port_.self(); }
   /// Whom tasks that begin from now on ask first: who has read their prompts. None: nobody.
   void ask_first(std::optional<PeerLife> peer) { first_ = peer; }
+  std::optional<PeerLife> asked_first() const { return first_; }
+  /// The first page that memory lacks of these is on its way here.
+  bool is_pulling(const RowsOrigin& origin, std::span<const std::int32_t> tokens) const;
   /// A life of this machine has proved, ever, that it has the pool's secret.
   bool has_met(std::uint32_t machine) const;
   /// Tells the users of the pool there, as soon as it has been met. Returns its number.
@@ -128,11 +131,6 @@ class KvPeers final : public PageSource,
     Ref<Buffer> body = {};    // of a message whose end stands elsewhere
     std::size_t bytes() const { return message.size() + (body ? body->size() : 0); }
   };
-  struct ReadEnd {
-    std::uint64_t number = 0;
-    PeerLife owner;                // of what was read
-    std::optional<bool> is_whole;  // none: it could not be read
-  };
   struct Telling {
     PeerLife peer;
     Told how = Told::waiting;
@@ -141,6 +139,7 @@ class KvPeers final : public PageSource,
     pages::Bytes text = {};  // until then
   };
   using Fetch = KvFetch;
+  using ReadEnd = KvReadEnd;
 
   void joined(PeerLife peer) override;
   void lost(PeerLife peer) override;

@@ -38,6 +38,14 @@ bool KvPeers::find_near(Fetch& fetch, std::int64_t now) {
   return true;
 }
 
+bool KvPeers::is_pulling(const RowsOrigin& origin, std::span<const std::int32_t> tokens) const {
+  if (fetches_.empty()) return false;
+  const std::vector<PageKey> keys = pool_.keys_of(origin, tokens);
+  const std::size_t had = pool_.table().match(keys);
+  const auto pulls = [&](const Fetch& one) { return one.pulls(keys[had], had); };
+  return had < keys.size() && std::ranges::any_of(fetches_, pulls);
+}
+
 bool KvPeers::ask_index(Fetch& fetch, std::optional<std::int64_t> compute, std::int64_t now) {
   if (index_ == nullptr || fetch.is_indexed) return false;
   // Who has read the prompt just now knows better: the index may not have heard of it yet.

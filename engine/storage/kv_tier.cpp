@@ -171,7 +171,8 @@ void KvTier::end(const Fetch& fetch, bool waited, std::int64_t now, std::vector<
   const std::int64_t took = now - fetch.began;
   const bool is_disks = waited && fetch.glances <= 1;
   if (pages > 0 && (is_disks || took < guard_.cost(bytes).value_or(0))) guard_.learn(bytes, took);
-  ready.push_back({fetch.task, pages * pool_.shape().page_tokens});
+  const std::size_t tokens = pages * pool_.shape().page_tokens;
+  ready.push_back({fetch.task, tokens, tokens});
 }
 
 void KvTier::poll(std::int64_t now, std::vector<Ready>& ready, std::chrono::nanoseconds most) {
@@ -208,6 +209,13 @@ std::size_t KvTier::pages_awaited() const {
   std::size_t pages = 0;
   for (const Fetch& fetch : fetches_) pages += fetch.end - std::min(fetch.next, fetch.end);
   return pages;
+}
+
+void KvTier::rest() {
+  if (backlog_.empty()) return;
+  const std::int64_t now = storage_clock();
+  if (!store_->can_write()) store_->poll(now);
+  write_behind(now);
 }
 
 void KvTier::flush() {

@@ -17,7 +17,8 @@ class PageSource {
  public:
   struct Ready {
     std::uint64_t task = 0;
-    std::size_t tokens = 0;  // whose pages came for it
+    std::size_t tokens = 0;     // whose pages came for it
+    std::size_t of_folder = 0;  // of those: from a disk
   };
 
   virtual ~PageSource() = default;

@@ -73,6 +73,7 @@ void GenerationTask::grant(TextEngine& engine, std::size_t pages) {
     // What was read back may have gone again, or be less than what it had.
     const std::size_t more = g.tokens_kept > had ? g.tokens_kept : 0;
     g.tokens_read_back = std::min(g.tokens_read_back, more);
+    g.tokens_of_folder = std::min(g.tokens_of_folder, g.tokens_read_back);
   }
   // Steps then take no memory.
   const std::size_t more = std::min(g.options.tokens_max, room + 1);

@@ -54,9 +54,9 @@ struct Generation {
   std::int32_t end_token = -1;    // the one that ended it
   CutOff limit = CutOff::tokens;  // what decides its greatest length
   std::optional<Error> error;     // of a failed one
-  // Of the prompt's tokens: those whose pages were there when it began, and of those what was read
-  // back from a disk for it.
-  std::size_t tokens_kept = 0, tokens_read_back = 0;
+  // Of the prompt's tokens: those whose pages were there when it began, of those what was brought
+  // for it, and of that what came from a disk.
+  std::size_t tokens_kept = 0, tokens_read_back = 0, tokens_of_folder = 0;
 
   bool in_prompt() const { return !rows.empty(); }
 };
@@ -94,7 +94,10 @@ class GenerationTask final : public Task {
            (generation_.options.first_only && !generation_.tokens.empty());
   }
   std::optional<Beginning> beginning() const override;
-  void found(std::size_t tokens) override { generation_.tokens_read_back = tokens; }
+  void found(std::size_t tokens, std::size_t of_folder) override {
+    generation_.tokens_read_back = tokens;
+    generation_.tokens_of_folder = of_folder;
+  }
   PagesWanted pages_wanted(TextEngine& engine) const override;
   /// Begins with the rows that others have made of the same tokens, if there are any. With fewer
   /// pages than it wants the answer is cut off where they end.

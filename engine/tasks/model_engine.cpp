@@ -76,7 +76,7 @@ void ModelEngine::read_back(std::chrono::nanoseconds most) {
   source_->poll(engine_clock(), ready_, most);
   for (const PageSource::Ready& one : ready_) {
     Task& task = *tasks_.find(one.task)->second;
-    task.found(one.tokens);
+    task.found(one.tokens, one.of_folder);
     begin(one.task, task);
   }
   ready_.clear();
@@ -303,6 +303,10 @@ void ModelEngine::take(Nanoseconds took, std::vector<TaskId>& advanced) {
   planner_.ran(batch_, took);
   if (watch) watch({batch_.items, began_, took});
   used_ = 0;
+  rest();
+}
+
+void ModelEngine::rest() {
   const auto is_done = [](const auto& one) { return one.second == nullptr; };
   if (source_ == nullptr || !std::ranges::all_of(tasks_, is_done)) return;
   try {

@@ -53,6 +53,11 @@ class ModelEngine {
   /// back, for which it waits a moment: step again while tasks are not done. `advanced`: all who
   /// were in it, and who was refused. Those that were refused are in the engine no more.
   bool step(std::vector<TaskId>& advanced);
+  /// Where nobody computes, what has come into the pages meanwhile is taken over as behind a
+  /// forward.
+  void rest();
+  /// Of what `use` gave: a task waits for it.
+  bool waits_for_pages() const { return source_ != nullptr && source_->is_waited_for(); }
   /// Before others than its tasks' owners are waited for: of pages that other processes use too,
   /// those go back that nobody was granted.
   void settle();

@@ -1,6 +1,7 @@
 #include "engine/tasks/preloader.h"
 
 #include <chrono>
+#include <limits>
 
 namespace sluice {
 
@@ -30,10 +31,15 @@ void Preloader::run() {
   }
 }
 
-/// Pages that tasks want are left to them, also those that they have been promised.
+/// Pages that tasks want are left to them, also those that they have been promised, and all while
+/// one waits for pages, which may be the same. What has come is written to a folder, too.
 bool Preloader::look() {
   const Planner& planner = engine_.planner();
-  return peers_.preload(cost_of_token(planner), planner.wanted(), engine_clock());
+  const std::size_t wanted = engine_.waits_for_pages() ? std::numeric_limits<std::size_t>::max()
+                                                       : std::size_t{planner.wanted()};
+  const bool has_more = peers_.preload(cost_of_token(planner), wanted, engine_clock());
+  engine_.rest();
+  return has_more;
 }
 
 }  // namespace sluice

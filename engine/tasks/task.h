@@ -64,8 +64,11 @@ class Task {
   virtual ~Task() = default;
   /// None: nobody has its pages, or it has begun.
   virtual std::optional<Beginning> beginning() const { return std::nullopt; }
-  /// The pages of so many tokens were read back for it.
-  virtual void found(std::size_t) {}
+  /// The pages of so many tokens came for it, `of_folder` of them from a disk.
+  virtual void found(std::size_t tokens, std::size_t of_folder) {
+    static_cast<void>(tokens);
+    static_cast<void>(of_folder);
+  }
   virtual bool done() const = 0;
   /// What it takes until its end, beyond what it has now.
   virtual PagesWanted pages_wanted(TextEngine& engine) const = 0;

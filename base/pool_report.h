@@ -50,13 +50,16 @@ struct PoolReport {
   std::uint64_t memory = 0, brought = 0, computed = 0;
 
   /// Where pages are brought from that memory lacks.
-  enum class Source : std::uint8_t { nowhere, disk, machines };
+  enum class Source : std::uint8_t { nowhere, disk, machines, both };
   Source source = Source::nowhere;
   std::uint64_t brought_pages = 0, brought_bytes = 0;  // read, or pulled
   std::uint64_t given_pages = 0, given_bytes = 0;      // written, or served
   std::uint64_t source_pages = 0, source_bytes = 0;    // on the disk; bytes: of its files
   std::uint64_t source_bytes_most = 0;
   std::string source_off;  // why the disk is not used for a while; empty: it is
+  // Of both: pages read and written, and the prompts' tokens that were read. What was brought and
+  // given is the machines' then, but for the prompts' tokens, which are those of both.
+  std::uint64_t disk_read = 0, disk_written = 0, disk_tokens = 0;
 
   /// The host's memory below a GPU's pages. Where it is there, `brought` are tokens whose pages
   /// came up from it, whatever brought them there, and `memory` those whose pages the GPU had.

@@ -14,6 +14,8 @@ const char* word_of(PoolReport::Source source) {
       return "disk";
     case PoolReport::Source::machines:
       return "machines";
+    case PoolReport::Source::both:
+      return "both";
   }
   return "";
 }
@@ -37,6 +39,10 @@ void add_source(const PoolReport& pool, Json& json) {
     json["preloads"] = {{"told", pool.preloads->told},     {"had", pool.preloads->had},
                         {"taken", pool.preloads->taken},   {"missed", pool.preloads->missed},
                         {"useful", pool.preloads->useful}, {"wasted", pool.preloads->wasted}};
+  if (pool.source == PoolReport::Source::both)
+    json["disk"] = {{"pages", pool.source_pages},           {"bytes", pool.source_bytes},
+                    {"bytes_most", pool.source_bytes_most}, {"read_pages", pool.disk_read},
+                    {"written_pages", pool.disk_written},   {"off", pool.source_off}};
   if (pool.source != PoolReport::Source::disk) return;
   json["disk_pages"] = pool.source_pages;
   json["disk_bytes"] = pool.source_bytes;
@@ -63,10 +69,14 @@ Json json_of(const PoolReport& pool) {
   json["prompts"] = pool.prompts;
   json["prompt_tokens"] = pool.asked;
   json["from_memory"] = pool.memory;
-  if (pool.host.has_value())
+  if (pool.host.has_value()) {
     json["from_host"] = pool.brought;
-  else if (pool.source != PoolReport::Source::nowhere)
+  } else if (pool.source == PoolReport::Source::both) {
+    json["from_disk"] = pool.disk_tokens;
+    json["from_machines"] = pool.brought - pool.disk_tokens;
+  } else if (pool.source != PoolReport::Source::nowhere) {
     json[std::string("from_") + word_of(pool.source)] = pool.brought;
+  }
   json["computed"] = pool.computed;
   if (pool.host.has_value())
     json["host"] = {{"pages", pool.host->pages},   {"free", pool.host->free},

@@ -137,20 +137,44 @@ std::string host_line(const Json& pool) {
   return text;
 }
 
-std::string source_lines(const Json& pool) {
-  const auto bytes = [&](const char* key) { return bytes_words(number_of<double>(pool, key)); };
-  const std::string source = text_of(pool, "source");
-  if (source == "machines")
-    return "  machines " + count_text(count(pool, "brought_pages"), "page") + " pulled, " +
-           bytes("brought_bytes") + "; " + number(pool, "given_pages") + " served, " +
-           bytes("given_bytes") + "\n" + preloads_line(pool);
-  if (source != "disk") return "";
-  const std::string off = words(pool, "disk_off");
-  return "  disk     " + count_text(count(pool, "disk_pages"), "page") + ", " +
-         bytes("disk_bytes") + " of " + bytes("disk_bytes_most") + "; " +
-         number(pool, "brought_pages") + " read, " + bytes("brought_bytes") + "; " +
-         number(pool, "given_pages") + " written, " + bytes("given_bytes") + "\n" +
+std::string bytes_of(const Json& json, const char* key) {
+  return bytes_words(number_of<double>(json, key));
+}
+
+/// `disk`: what a folder has, and how many pages came from it and went there.
+std::string disk_lines(const Json& pool, const Json& disk) {
+  const auto page = number_of<double>(pool, "page_bytes");
+  const auto moved = [&](const char* pages, const char* how) {
+    return number(disk, pages) + how + bytes_words(page * number_of<double>(disk, pages));
+  };
+  const std::string off = words(disk, "off");
+  return "  disk     " + count_text(count(disk, "pages"), "page") + ", " + bytes_of(disk, "bytes") +
+         " of " + bytes_of(disk, "bytes_most") + "; " + moved("read_pages", " read, ") + "; " +
+         moved("written_pages", " written, ") + "\n" +
          (off.empty() ? "" : "           not used for a while: " + off + "\n");
+}
+
+/// Of a disk alone, as of one beside machines.
+Json disk_of(const Json& pool) {
+  Json disk{{"off", text_of(pool, "disk_off")}};
+  for (const auto& [to, from] : {std::pair("pages", "disk_pages"),
+                                 {"bytes", "disk_bytes"},
+                                 {"bytes_most", "disk_bytes_most"},
+                                 {"read_pages", "brought_pages"},
+                                 {"written_pages", "given_pages"}})
+    disk[to] = count(pool, from);
+  return disk;
+}
+
+std::string source_lines(const Json& pool) {
+  const std::string source = text_of(pool, "source");
+  if (source == "disk") return disk_lines(pool, disk_of(pool));
+  if (source != "machines" && source != "both") return "";
+  const Json* const disk = member(pool, "disk");
+  return (disk != nullptr ? disk_lines(pool, *disk) : "") + "  machines " +
+         count_text(count(pool, "brought_pages"), "page") + " pulled, " +
+         bytes_of(pool, "brought_bytes") + "; " + number(pool, "given_pages") + " served, " +
+         bytes_of(pool, "given_bytes") + "\n" + preloads_line(pool);
 }
 
 std::string rates_line(const Json& rates) {

@@ -126,7 +126,9 @@ void ReadsAhead::end(Read& read, SharedEngine::Turn& mine) {
   ChatSession* const session = session_of(read);
   if (session == nullptr || session->answering) return;
   const std::size_t kept = std::max(read.had, done.tokens_kept);
-  session->ahead.add(kept, std::max(done.sequence.tokens(), kept) - kept, done.tokens_read_back);
+  session->ahead.add(kept, std::max(done.sequence.tokens(), kept) - kept);
+  session->ahead.brought += done.tokens_read_back;
+  session->ahead.of_folder += done.tokens_of_folder;
   session->origin = std::move(done.origin);
   session->tokens = std::move(read.prompt);
   if (!sessions_.is_among_processes()) session->sequence = std::move(done.sequence);

@@ -524,14 +524,15 @@ std::string ChatSessions::take_folder_trouble() {
   const bool was_off = std::exchange(folder_was_off_, !health.works());
   if (health.works() || was_off) return {};
   return "pages of '" + spec_.name.text + "' are kept in memory alone for a while, not in " +
-         spec_.ssd->text + ": " + health.reason();
+         kept_.tier->store().path() + ": " + health.reason();
 }
 
 void ChatSessions::count_prompt(std::size_t tokens, const Generation& done,
                                 const ReadAhead& ahead) {
-  const std::size_t found = std::min(done.tokens_kept, tokens);
-  const std::size_t kept = ahead.not_computed(found);
-  prompts_.add(tokens, kept, std::min(done.tokens_read_back + ahead.brought, kept));
+  const std::size_t kept = ahead.not_computed(std::min(done.tokens_kept, tokens));
+  const std::size_t brought = std::min(done.tokens_read_back + ahead.brought, kept);
+  const std::size_t of_folder = std::min(done.tokens_of_folder + ahead.of_folder, brought);
+  prompts_.add(tokens, kept, brought, of_folder);
 }
 
 PoolReport ChatSessions::report() const {

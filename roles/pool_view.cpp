@@ -6,10 +6,12 @@
 
 namespace sluice {
 
-void PromptCounts::add(std::size_t tokens, std::size_t kept, std::size_t brought) {
+void PromptCounts::add(std::size_t tokens, std::size_t kept, std::size_t brought,
+                       std::size_t of_folder) {
   ++prompts_;
   memory_ += kept - brought;
   brought_ += brought;
+  of_folder_ += of_folder;
   computed_ += tokens - kept;
 }
 
@@ -17,6 +19,7 @@ void PromptCounts::show(PoolReport& report) const {
   report.prompts = prompts_;
   report.memory = memory_;
   report.brought = brought_;
+  report.disk_tokens = of_folder_;
   report.computed = computed_;
   report.asked = memory_ + brought_ + computed_;
 }
@@ -54,38 +57,49 @@ void add_pages(const KvPages& pool, PoolReport& report) {
   report.window_optimum = window.optimum;
 }
 
-void add_source(const KeptPool& kept, PoolReport& report) {
-  if (kept.tier != nullptr) {
-    const PageStore& store = kept.tier->store();
-    report.source = PoolReport::Source::disk;
-    report.brought_pages = store.counts().read;
-    report.given_pages = store.counts().written;
-    report.brought_bytes = report.brought_pages * store.page_bytes();
-    report.given_bytes = report.given_pages * store.page_bytes();
-    report.source_pages = store.index().pages();
-    report.source_bytes = store.index().bytes() - store.index().unwritten();
-    report.source_bytes_most = store.index().limits().bytes_most;
-    report.source_off = store.health().reason();
-  } else if (kept.peers != nullptr) {
-    const KvPeers::Counts counts = kept.peers->counts();
-    report.source = PoolReport::Source::machines;
-    report.brought_pages = counts.pulled;
-    report.brought_bytes = counts.pulled_bytes;
-    // In messages, and of which the place was told, where the other reads them.
-    report.given_pages = counts.served.pages + counts.served.placed;
-    report.given_bytes = counts.served.bytes + counts.served.placed * report.page_bytes;
-    if (counts.preloads.has_value()) {
-      const PagePreloads::Counts& ahead = *counts.preloads;
-      report.preloads = PoolReport::Preloads{ahead.told,   ahead.had,    ahead.taken,
-                                             ahead.missed, ahead.useful, ahead.wasted};
-    }
-    if (counts.index.has_value()) {
-      const PageIndex::Counts& index = counts.index->index;
-      report.index =
-          PoolReport::Index{index.asked, index.found, index.unanswered,  counts.index->stale,
-                            index.told,  index.anew,  counts.index->down};
-    }
+namespace {
+
+void add_folder(const PageStore& store, bool is_alone, PoolReport& report) {
+  const PageStoreCounts& counts = store.counts();
+  report.source_pages = store.index().pages();
+  report.source_bytes = store.index().bytes() - store.index().unwritten();
+  report.source_bytes_most = store.index().limits().bytes_most;
+  report.source_off = store.health().reason();
+  report.source = is_alone ? PoolReport::Source::disk : PoolReport::Source::both;
+  report.disk_read = counts.read;
+  report.disk_written = counts.written;
+  if (!is_alone) return;
+  report.brought_pages = counts.read;
+  report.given_pages = counts.written;
+  report.brought_bytes = counts.read * store.page_bytes();
+  report.given_bytes = counts.written * store.page_bytes();
+}
+
+void add_machines(const KvPeers::Counts& counts, PoolReport& report) {
+  report.source = PoolReport::Source::machines;
+  report.brought_pages = counts.pulled;
+  report.brought_bytes = counts.pulled_bytes;
+  // In messages, and of which the place was told, where the other reads them.
+  report.given_pages = counts.served.pages + counts.served.placed;
+  report.given_bytes = counts.served.bytes + counts.served.placed * report.page_bytes;
+  if (counts.preloads.has_value()) {
+    const PagePreloads::Counts& ahead = *counts.preloads;
+    report.preloads = PoolReport::Preloads{ahead.told,   ahead.had,    ahead.taken,
+                                           ahead.missed, ahead.useful, ahead.wasted};
   }
+  if (counts.index.has_value()) {
+    const PageIndex::Counts& index = counts.index->index;
+    report.index =
+        PoolReport::Index{index.asked, index.found, index.unanswered,  counts.index->stale,
+                          index.told,  index.anew,  counts.index->down};
+  }
+}
+
+}  // namespace
+
+void add_source(const KeptPool& kept, PoolReport& report) {
+  if (kept.peers != nullptr) add_machines(kept.peers->counts(), report);
+  if (kept.tier != nullptr) add_folder(kept.tier->store(), kept.peers == nullptr, report);
 }
 
 void add_host(const HostTier* tier, PoolReport& report) {

@@ -19,11 +19,11 @@ namespace sluice {
 struct ReadAhead {
   std::size_t behind = 0;                 // so many that were there
   std::size_t computed = 0, brought = 0;  // brought: from a disk, or another machine
+  std::size_t of_folder = 0;              // of those, from a disk
 
-  void add(std::size_t there, std::size_t more, std::size_t from_elsewhere) {
+  void add(std::size_t there, std::size_t more) {
     if (computed == 0) behind = there;
     computed += more;
-    brought += from_elsewhere;
   }
   /// Of so many that were found when the answer began, those that were not computed for it.
   std::size_t not_computed(std::size_t found) const {
@@ -35,12 +35,12 @@ struct ReadAhead {
 class PromptCounts {
  public:
   /// Of `tokens`, `kept` were not computed; of those, `brought` came from a disk or another
-  /// machine.
-  void add(std::size_t tokens, std::size_t kept, std::size_t brought);
+  /// machine, `of_folder` of them from the disk.
+  void add(std::size_t tokens, std::size_t kept, std::size_t brought, std::size_t of_folder);
   void show(PoolReport& report) const;
 
  private:
-  std::uint64_t prompts_ = 0, memory_ = 0, brought_ = 0, computed_ = 0;
+  std::uint64_t prompts_ = 0, memory_ = 0, brought_ = 0, of_folder_ = 0, computed_ = 0;
 };
 
 void add_pages(const KvPages& pool, PoolReport& report);

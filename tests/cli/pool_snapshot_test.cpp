@@ -190,6 +190,32 @@ TEST_CASE("a disk shows what it holds, what went to and fro, and why it is off")
   CHECK_THAT(text, !Contains("\x1b"));
 }
 
+TEST_CASE("a folder beside other machines has a line and figures of its own") {
+  PoolReport pool = pulling(1);
+  pool.source = PoolReport::Source::both;
+  pool.source_pages = 7;
+  pool.source_bytes = 3U << 20U;
+  pool.source_bytes_most = 4ULL << 30U;
+  pool.disk_read = 2;
+  pool.disk_written = 3;
+  pool.disk_tokens = 5;
+  std::string text = pool_status_text(snapshot(1, pool), nullptr);
+  CHECK_THAT(text, Contains("from disk 5 (5.0 %), from other machines 15 (15.0 %), computed"));
+  CHECK_THAT(text,
+             Contains("\n  disk     7 pages, 3.0 MiB of 4.0 GiB; 2 read, 32.0 KiB; 3 written, "
+                      "48.0 KiB\n  machines 1 page pulled, 16.0 KiB; 0 served"));
+  pool.source_off = "no space\x1b left";
+  text = pool_status_text(snapshot(1, pool), nullptr);
+  CHECK_THAT(text, Contains("\n           not used for a while: no space"));
+  CHECK_THAT(text, !Contains("\x1b"));
+  const auto json = json_of(pool);
+  CHECK((json["source"] == "both" && json["from_disk"] == 5 && json["from_machines"] == 15));
+  CHECK(json["disk"].dump() ==
+        R"({"pages":7,"bytes":3145728,"bytes_most":4294967296,"read_pages":2,)"
+        R"("written_pages":3,"off":"no space\u001b left"})");
+  CHECK_FALSE(json.contains("disk_pages"));
+}
+
 TEST_CASE("sessions are listed with their tokens, and those that are left out are counted") {
   PoolReport pool = pulling(1);
   pool.sessions = 5;

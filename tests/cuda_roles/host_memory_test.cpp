@@ -161,6 +161,47 @@ TEST_CASE("another machine's GPU goes on with what this one's has computed") {
   for (const auto& one : pages) one->end_session("a");
 }
 
+TEST_CASE("a GPU's pages come from its machine's folder, and without one from the other machine") {
+  if (!cuda_is_there()) return;
+  const ScratchFolder scratch;
+  PeerHub hub;
+  const WatchedTexts watched;
+  GlobalParamSpec param;
+  param.name.text = "kv";
+  param.page_tokens = 8;
+  param.pages = 64;
+  param.device = EngineDevice::cuda;
+  param.ssd = Name{scratch.path() + "/pages", {}};
+  RoleSpec role;
+  role.options = {{{"precision", {}}, {"exact", {}}}};
+  std::unique_ptr<GlobalParam> pages[2];
+  std::string first;
+  for (const auto& [machine, life] : {std::pair(0U, 1U), {0U, 2U}, {1U, 1U}}) {
+    const bool is_restarted = life == 2, is_first = machine == 0 && life == 1;
+    pages[machine] = nullptr;
+    pages[machine] =
+        ChatSessions::make({&param, directory, -1, &hub.add(machine, life), "kv"}, &watched)
+            .value();
+    const auto chat = role_over(*pages[machine], role, chat_model_plugin());
+    FakeActivation asked = piece("Hello there, what is on the table?", "a");
+    std::vector<StepOutcome> ended;
+    chat->admit(asked);
+    while (chat->busy()) chat->step(ended);
+    REQUIRE(ended.size() == 1);
+    REQUIRE(ended[0].result.ok());
+    if (is_first) first = said(asked);
+    CHECK(said(asked) == first);
+    CHECK((watched.take().rows <= 8) == !is_first);  // the prompt's last page
+    const PoolReport told = *pages[machine]->pool_report(std::chrono::milliseconds(100));
+    REQUIRE((told.source == PoolReport::Source::both && told.host.has_value()));
+    CHECK((told.disk_read >= 3) == is_restarted);
+    CHECK((told.brought_pages >= 3) == (machine == 1));
+    CHECK(told.host->raised == told.disk_read + told.brought_pages);
+    CHECK(told.source_pages >= 3);  // whoever has made them
+    pages[machine]->end_session("a");
+  }
+}
+
 #ifdef SLUICE_EMULATED_TESTS
 TEST_CASE("a GPU that fails a copy of pages says so in the report, and answers are the same") {
   for (const std::size_t call : {0, 4, 20}) {

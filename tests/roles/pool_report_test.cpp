@@ -115,6 +115,61 @@ TEST_CASE("what came from a disk is told apart from what was in memory") {
   }
 }
 
+namespace {
+
+void ask_of(GlobalParam& sessions, const std::string& session) {
+  RoleSpec role;
+  role.name.text = "llm";
+  role.options = {{{"precision", {}}, {"exact", {}}}};
+  RoleMaking making;
+  making.role = &role;
+  making.model_directory = directory;
+  making.global_params = {&sessions};
+  auto chat = std::get<std::unique_ptr<SteppedRole>>(chat_model_plugin().make(making).value());
+  FakeActivation asked = piece(question, session);
+  std::vector<StepOutcome> ended;
+  chat->admit(asked);
+  while (chat->busy()) chat->step(ended);
+  REQUIRE(ended.at(0).result.ok());
+}
+
+}  // namespace
+
+TEST_CASE("of a pool with a folder and other machines each is told by itself") {
+  const ScratchFolder scratch;
+  GlobalParamSpec param;
+  param.name.text = "kv";
+  param.page_tokens = 8;
+  param.pages = 64;
+  param.ssd = Name{scratch.path() + "/pages", {}};
+  PeerHub hub;
+  const auto made = [&](std::uint32_t machine, std::uint32_t life) {
+    return ChatSessions::make(
+               {.spec = &param, .model_directory = directory, .peers = &hub.add(machine, life)})
+        .value();
+  };
+  const std::unique_ptr<GlobalParam> one = made(0, 1);
+  std::unique_ptr<GlobalParam> other = made(1, 1);
+  ask_of(*one, "a");
+  for (const std::uint32_t life : {2U, 3U}) {
+    ask_of(*other, "a");
+    const PoolReport report = report_of(*other);
+    CHECK(report.source == PoolReport::Source::both);
+    CHECK(report.memory == 0);
+    CHECK(report.brought > 16);
+    const bool is_first = life == 2;  // the pages come from the other machine, then from its folder
+    CHECK((report.brought_pages > 0) == is_first);
+    CHECK((report.disk_read == 0) == is_first);
+    CHECK(report.disk_tokens == (is_first ? 0 : report.brought));
+    CHECK(report.source_pages >= report.brought / 8);
+    CHECK(report.source_off.empty());
+    other = nullptr;
+    other = made(1, life);
+  }
+  CHECK(std::filesystem::exists(scratch.path() + "/pages/machine-0/secret"));
+  CHECK(std::filesystem::exists(scratch.path() + "/pages/machine-1/secret"));
+}
+
 TEST_CASE("what was pulled from another machine is told apart, and pages are counted on both") {
   PeerHub hub;
   GlobalParamSpec param;
@@ -127,23 +182,8 @@ TEST_CASE("what was pulled from another machine is told apart, and pages are cou
         .value();
   };
   const std::unique_ptr<GlobalParam> one = made(0), other = made(1);
-  const auto ask = [&](GlobalParam& sessions) {
-    RoleSpec role;
-    role.name.text = "llm";
-    role.options = {{{"precision", {}}, {"exact", {}}}};
-    RoleMaking making;
-    making.role = &role;
-    making.model_directory = directory;
-    making.global_params = {&sessions};
-    auto chat = std::get<std::unique_ptr<SteppedRole>>(chat_model_plugin().make(making).value());
-    FakeActivation asked = piece(question, "a");
-    std::vector<StepOutcome> ended;
-    chat->admit(asked);
-    while (chat->busy()) chat->step(ended);
-    REQUIRE(ended.at(0).result.ok());
-  };
-  ask(*one);
-  ask(*other);
+  ask_of(*one, "a");
+  ask_of(*other, "a");
   const PoolReport gave = report_of(*one), got = report_of(*other);
   CHECK(got.name == "kv");
   CHECK((gave.source == PoolReport::Source::machines && gave.brought == 0));

@@ -7,6 +7,7 @@
 
 #include "cli/page_secret.h"
 #include "engine/storage/page_window.h"
+#include "engine/storage/store_folder.h"
 #include "graph/print.h"
 #include "roles/check_models.h"
 #include "runtime/inproc/role_host.h"
@@ -44,22 +45,6 @@ std::string host_of(const std::string& address) {
   std::string host = address.substr(scheme.size(), colon - scheme.size());
   if (host.starts_with('[') && host.ends_with(']')) host = host.substr(1, host.size() - 2);
   return host;
-}
-
-/// Of the keys' folder; without keys, of the folder that only this user enters.
-Result<std::array<std::uint8_t, 32>> secret_of(const Cluster& cluster) {
-  const ClusterSpec& spec = cluster.spec();
-  if (spec.keys) {
-    const fs::path folder = fs::path(spec.file).parent_path() / spec.keys->text;
-    const std::string file = (folder / shared_secret_name).string();
-    if (std::error_code failed; fs::symlink_status(file, failed).type() == fs::file_type::not_found)
-      return invalid_argument(file +
-                              " is not there, by which machines that share pages know each other: "
-                              "copy it, with mode 0600, from the folder in which `sluice keys` "
-                              "made it; where it is gone, the same `sluice keys` makes it anew");
-    return read_shared_secret(folder.string());
-  }
-  return page_secret(cluster.folder);
 }
 
 /// At an ipc address.
@@ -108,13 +93,14 @@ std::set<std::uint32_t> machines_of(const Cluster& cluster, std::size_t workflow
   return machines;
 }
 
-/// Where a pool keeps its pages.
+/// Where a machine keeps pages of a pool.
 struct PoolFolder {
   std::size_t workflow = 0;
   const GlobalParamSpec* param = nullptr;
   std::string identity;
+  std::uint32_t machine = 0;
+  bool is_shared = false;  // other machines have the pool too
   fs::path path;
-  std::set<std::uint32_t> machines;
 };
 
 std::vector<PoolFolder> pool_folders(const Cluster& cluster) {
@@ -123,49 +109,81 @@ std::vector<PoolFolder> pool_folders(const Cluster& cluster) {
   for (std::size_t i = 0; i < cluster.workflows.size(); ++i)
     for (const GlobalParamSpec& param : cluster.workflows[i].loaded.spec.global_params) {
       if (!param.ssd) continue;
-      const fs::path path = fs::weakly_canonical(fs::absolute(param.ssd->text, failed), failed);
-      folders.push_back({i, &param, identity_of(i, param.name.text, param.included_from), path / "",
-                         machines_of(cluster, i, param)});
+      const std::set<std::uint32_t> machines = machines_of(cluster, i, param);
+      const bool is_shared = machines.size() > 1;
+      const fs::path folder = fs::weakly_canonical(fs::absolute(param.ssd->text, failed), failed);
+      for (const std::uint32_t machine : machines) {
+        const std::string& name = cluster.spec().machines[machine].name.text;
+        const std::string path =
+            is_shared ? StoreFolder::of_machine(folder.string(), name) : folder.string();
+        folders.push_back({i, &param, identity_of(i, param.name.text, param.included_from), machine,
+                           is_shared, fs::path(path) / ""});
+      }
     }
   return folders;
 }
 
-/// A machine of each on one computer; nothing: they are on different ones.
-std::optional<std::pair<std::uint32_t, std::uint32_t>> on_one_computer(const Cluster& cluster,
-                                                                       const PoolFolder& a,
-                                                                       const PoolFolder& b) {
-  for (const std::uint32_t one : a.machines)
-    for (const std::uint32_t other : b.machines)
-      if (one == other || !cluster.spec().machines[one].address) return std::pair(one, other);
+bool on_one_computer(const Cluster& cluster, std::uint32_t a, std::uint32_t b) {
+  const auto has_address = [&](std::uint32_t machine) {
+    return cluster.spec().machines[machine].address.has_value();
+  };
+  return a == b || (!has_address(a) && !has_address(b));
+}
+
+std::string told(const Cluster& cluster, const PoolFolder& folder) {
+  return "'" + folder.param->name.text + "' of " +
+         cluster.workflows[folder.workflow].loaded.spec.file + " (machine '" +
+         cluster.spec().machines[folder.machine].name.text + "')";
+}
+
+/// Under which pages of this cluster were kept before: of the first folder that is there. None:
+/// there is none.
+std::optional<std::array<std::uint8_t, 32>> kept_secret(const Cluster& cluster) {
+  for (const PoolFolder& one : pool_folders(cluster)) {
+    if (!one.is_shared) continue;
+    const Result<StoreFolder> folder = StoreFolder::look(one.path.parent_path().string());
+    if (folder.ok()) return folder->secret();
+  }
   return std::nullopt;
 }
 
-std::string told(const Cluster& cluster, const PoolFolder& folder, std::uint32_t machine) {
-  return "'" + folder.param->name.text + "' of " +
-         cluster.workflows[folder.workflow].loaded.spec.file + " (machine '" +
-         cluster.spec().machines[machine].name.text + "')";
+/// Of the keys' folder; without keys, of the folder that only this user enters.
+Result<std::array<std::uint8_t, 32>> secret_of(const Cluster& cluster) {
+  const ClusterSpec& spec = cluster.spec();
+  if (spec.keys) {
+    const fs::path folder = fs::path(spec.file).parent_path() / spec.keys->text;
+    const std::string file = (folder / shared_secret_name).string();
+    if (std::error_code failed; fs::symlink_status(file, failed).type() == fs::file_type::not_found)
+      return invalid_argument(file +
+                              " is not there, by which machines that share pages know each other: "
+                              "copy it, with mode 0600, from the folder in which `sluice keys` "
+                              "made it; where it is gone, the same `sluice keys` makes it anew");
+    return read_shared_secret(folder.string());
+  }
+  return page_secret(cluster.folder, std::chrono::seconds(10),
+                     [&] { return kept_secret(cluster); });
 }
 
 }  // namespace
 
 void check_folders_apart(Cluster& cluster) {
   const std::vector<PoolFolder> folders = pool_folders(cluster);
+  const GlobalParamSpec* said = nullptr;
   for (std::size_t i = 0; i < folders.size(); ++i)
     for (std::size_t j = 0; j < i; ++j) {
       const PoolFolder &later = folders[i], &former = folders[j];
       // Of one workflow that is an error already.
-      if (later.workflow == former.workflow || later.identity == former.identity ||
-          later.path != former.path)
+      if (later.param == said || later.workflow == former.workflow ||
+          later.identity == former.identity || later.path != former.path ||
+          !on_one_computer(cluster, former.machine, later.machine))
         continue;
-      const auto machines = on_one_computer(cluster, former, later);
-      if (!machines) continue;
+      said = later.param;
       Diagnostics& diagnostics = cluster.workflows[later.workflow].loaded.diagnostics;
-      report(diagnostics,
-             {Severity::error, later.param->ssd->mark, "same-folder",
-              told(cluster, former, machines->first) + " and " +
-                  told(cluster, later, machines->second) + " keep pages in one folder, " +
-                  later.param->ssd->text + "; a folder is of one of them",
-              "another folder for one of them, or one file that both include"});
+      report(diagnostics, {Severity::error, later.param->ssd->mark, "same-folder",
+                           told(cluster, former) + " and " + told(cluster, later) +
+                               " keep pages in one folder, " + later.param->ssd->text +
+                               "; a folder is of one of them",
+                           "another folder for one of them, or one file that both include"});
       sort_diagnostics(diagnostics);
       break;
     }
@@ -197,7 +215,6 @@ WhyNotShared why_not_shared(const Catalog& catalog) {
     }
     if (param.host_bytes == 0)
       return "its pages are on a GPU alone (`device: cuda`, and `host_bytes: 0`)";
-    if (param.ssd) return "its pages are kept in one folder (`ssd`)";
     const ModelCheck check = catalog.shared_check_of_kind(param.kind.text);
     if (!check || !param.model) return "a " + param.kind.text + " without a model is in memory";
     const Result<void> can = check(param.model->text);

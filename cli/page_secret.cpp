@@ -67,8 +67,9 @@ bool is_secret(const std::string& name) {
 
 }  // namespace
 
-Result<std::array<std::uint8_t, 32>> page_secret(const std::string& folder,
-                                                 std::chrono::milliseconds patience) {
+Result<std::array<std::uint8_t, 32>> page_secret(
+    const std::string& folder, std::chrono::milliseconds patience,
+    const std::function<std::optional<std::array<std::uint8_t, 32>>()>& kept) {
   const SecretTurn mine(folder, patience);
   if (mine.is_late())
     return Error{ErrorCode::unavailable,
@@ -79,7 +80,8 @@ Result<std::array<std::uint8_t, 32>> page_secret(const std::string& folder,
   const std::string path = folder + "/" + shared_secret_name;
   std::error_code ignored;
   if (!fs::exists(path, ignored))
-    if (const Result<void> made = write_shared_secret(folder); !made) return made.error();
+    if (const Result<void> made = write_shared_secret(folder, kept ? kept() : std::nullopt); !made)
+      return made.error();
   Result<std::array<std::uint8_t, 32>> secret = read_shared_secret(folder);
   if (!secret.ok() && secret.error().code == ErrorCode::corrupt)
     return Error{ErrorCode::corrupt, path + " holds no secret: end the machines of this cluster " +

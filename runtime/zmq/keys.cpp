@@ -138,10 +138,11 @@ Result<Keys> read_secret(const std::string& path) {
   return keys;
 }
 
-Result<void> write_shared_secret(const std::string& directory) {
-  std::array<std::uint8_t, 32> bytes{};
+Result<void> write_shared_secret(const std::string& directory,
+                                 const std::optional<std::array<std::uint8_t, 32>>& secret) {
+  std::array<std::uint8_t, 32> bytes = secret.value_or(std::array<std::uint8_t, 32>{});
   const std::string path = directory + "/" + shared_secret_name;
-  if (getrandom(bytes.data(), bytes.size(), 0) != static_cast<ssize_t>(bytes.size()))
+  if (!secret && getrandom(bytes.data(), bytes.size(), 0) != static_cast<ssize_t>(bytes.size()))
     return failed(path, "there is no randomness for it");
   std::string text;
   constexpr std::string_view digits = "0123456789abcdef";

@@ -7,6 +7,7 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "base/result.h"
@@ -26,10 +27,12 @@ Result<void> write_keys(const std::string& directory, const std::string& machine
 /// The pair of a `.secret` file. Refused if it is a link, belongs to another user, or others may
 /// read it.
 Result<Keys> read_secret(const std::string& path);
-/// What all machines of a cluster share, 32 bytes of the system's random numbers, in a file of the
-/// directory for its owner only. Not replaced where it is.
+/// What all machines of a cluster share, 32 bytes of the system's random numbers, or `secret`, in a
+/// file of the directory for its owner only. Not replaced where it is.
 inline constexpr const char* shared_secret_name = "kv-pages.secret";
-Result<void> write_shared_secret(const std::string& directory);
+Result<void> write_shared_secret(
+    const std::string& directory,
+    const std::optional<std::array<std::uint8_t, 32>>& secret = std::nullopt);
 /// As `read_secret`.
 Result<std::array<std::uint8_t, 32>> read_shared_secret(const std::string& directory);
 /// A password that a server asks for: the one line of a file, 1 to 128 printable characters. As

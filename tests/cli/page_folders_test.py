@@ -8,6 +8,10 @@ import tempfile
 
 from run_world import ROOT, Scratch, expect, failures, sluice
 
+FLOW = (f"sluice: 1\nworkflow: w\ninputs: {{ x: text }}\nglobal_params:\n  kv: {{ kind: paged_kv, model: {ROOT}/tests/golden/conversation_qwen, ssd: PLACE }}\n"
+        f"roles: {{ a: {{ plugin: language_model, model: {ROOT}/tests/golden/conversation_qwen, global_params: [kv], balance: session }} }}\n"
+        "nodes: { n: { run: a.generate, inputs: [ { text: inputs.x } ] } }\noutputs: { o: n.token }\n")
+
 
 def folder_of_pages(scratch, file):
     """A relative `ssd` begins at the workflow file's folder, wherever the command is started."""
@@ -20,9 +24,7 @@ def folder_of_pages(scratch, file):
 
 def folder_that_cannot_be(scratch, file):
     """An `ssd` that is a file, cannot be made or is open to others is an error of validate; one that is there or can be made is none."""
-    flow = (f"sluice: 1\nworkflow: w\ninputs: {{ x: text }}\nglobal_params:\n  kv: {{ kind: paged_kv, model: {ROOT}/tests/golden/conversation_qwen, ssd: PLACE }}\n"
-            f"roles: {{ a: {{ plugin: language_model, model: {ROOT}/tests/golden/conversation_qwen, global_params: [kv], balance: session }} }}\n"
-            "nodes: { n: { run: a.generate, inputs: [ { text: inputs.x } ] } }\noutputs: { o: n.token }\n")
+    flow = FLOW
     os.mkdir(os.path.join(scratch, "open_pages"), 0o755)
     os.mkdir(os.path.join(scratch, "own_pages"), 0o700)
     column = flow.splitlines()[4].index("PLACE") + 1
@@ -63,10 +65,24 @@ def two_flows_one_folder(scratch, file, flow, elsewhere):
         expect(f"two workflows, one folder, {what}", (code == 1 and words in out and "1 error" in out) if words else code == 0, (code, out, err))
 
 
+def pools_of_machines(scratch, file):
+    """Machines that have a pool in common keep a folder each in the one that is named, so two pools meet there on one machine alone."""
+    def cluster(roles):
+        machines = ", ".join(f"{name}: {{ roles: [ {mine} ] }}" for name, mine in roles.items())
+        return file("spread.yaml", f"cluster: 1\nworkflows: [ folder.yaml, other.yaml ]\nmachines: {{ front: {{ home: true }}, {machines} }}\n".encode())
+    for what, roles, machine in (("both spread", {"x": "a, c", "y": "a, c"}, "x"), ("on a machine each beside", {"x": "a", "y": "a", "z": "c"}, ""),
+                                 ("apart", {"v": "a", "w": "a", "x": "c", "y": "c"}, ""), ("on one machine both", {"v": "a", "x": "a, c", "y": "c"}, "x")):
+        code, out, err = sluice("validate", cluster(roles))
+        words = machine and (f"'kv' of {scratch}/folder.yaml (machine '{machine}') and 'kv' of {scratch}/other.yaml (machine '{machine}') keep pages in one folder, ")
+        expect(f"pools of machines, {what}", (code == 1 and words in out and "1 error" in out) if words else code == 0, (code, out, err))
+
+
 def main():
     with tempfile.TemporaryDirectory() as scratch:
         file = Scratch(scratch).file
         folder_that_cannot_be(scratch, file)
+        file("folder.yaml", FLOW.replace("PLACE", "own_pages").encode())
+        pools_of_machines(scratch, file)
         folder_of_pages(scratch, file)
     print("\n".join(failures) if failures else "all as expected")
     sys.exit(1 if failures else 0)

@@ -37,6 +37,27 @@ TEST_CASE("the secret stays while a file of anybody's is beside it, and goes wit
   CHECK_FALSE(page_secret(folder.path() + "/none").ok());
 }
 
+TEST_CASE("the secret that pages were kept under is taken again where none is there") {
+  const ScratchFolder folder;
+  const auto patience = std::chrono::seconds(10);
+  std::array<std::uint8_t, 32> kept{};
+  kept.fill(9);
+  std::size_t asked = 0;
+  const auto known = [&] {
+    ++asked;
+    return std::optional(kept);
+  };
+  CHECK(page_secret(folder.path(), patience, known).value() == kept);
+  kept.fill(8);
+  CHECK(page_secret(folder.path(), patience, known).value() != kept);  // one is there
+  CHECK(asked == 1);
+  remove_page_secret(folder.path());
+  CHECK(page_secret(folder.path(), patience, known).value() == kept);
+  remove_page_secret(folder.path());
+  const auto none = [] { return std::optional<std::array<std::uint8_t, 32>>(); };
+  CHECK(page_secret(folder.path(), patience, none).value() != kept);
+}
+
 TEST_CASE("what a process has left that was killed while it made the secret goes with the last") {
   const ScratchFolder folder;
   const std::string name = folder.path() + "/" + shared_secret_name;

@@ -55,6 +55,10 @@ class World:
     def place(self, machine: str) -> str:
         return os.path.join(self.folder, "pages", f"machine-{machine}")
 
+    def kill_one(self):
+        kill(self.up, self.home, "one")
+        until(lambda: os.path.isdir(self.place("one")) and self.up.machine("one").get("process") == "ready", 30, "it is started again")
+
     def say(self):
         """To a session that has said nothing yet."""
         self.sessions += 1
@@ -102,14 +106,14 @@ def from_its_folder(world: World, machine: str, where: str):
 
 
 def one_is_killed(world: World):
-    kill(world.up, world.home, "one")
+    world.kill_one()
     from_its_folder(world, "one", "one is killed")
 
 
 def its_folder_is_lost(world: World):
     for _ in range(attempts):
         shutil.rmtree(world.place("one"))
-        kill(world.up, world.home, "one")
+        world.kill_one()
         seen = world.say_to("one")
         if seen["from_machines"] > 0:
             break

@@ -136,7 +136,7 @@ MISTAKES = [
      "  end(*it, mine);\n  ended.push_back({it->piece, {}});",
      "  if (it->task != nullptr) mine.engine().remove(it->number);\n  ended.push_back({it->piece, {}});", ROLES),
     ("rows that were computed ahead of a message count as found", "roles/chat_sessions.cpp",
-     "ahead.not_computed(found)", "found", ROLES),
+     "ahead.not_computed(std::min(done.tokens_kept, tokens))", "std::min(done.tokens_kept, tokens)", ROLES),
     ("a message in place of others leaves them gone where it fails", "roles/chat_sessions.cpp",
      "std::ranges::move(replaced, std::back_inserter(messages));", "", ROLES),
     ("EXIF in little-endian order is not understood", "engine/picture/image_file.cpp",

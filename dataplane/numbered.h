@@ -18,12 +18,12 @@ class Numbered {
  public:
   /// Its number: not 0.
   std::uint64_t add(T value) {
-    if (free_.empty()) {
-      free_.push_back(static_cast<std::uint32_t>(places_.size()));
+    const bool is_new = free_.empty();
+    const auto at = is_new ? static_cast<std::uint32_t>(places_.size()) : free_.back();
+    if (is_new)
       places_.emplace_back();
-    }
-    const std::uint32_t at = free_.back();
-    free_.pop_back();
+    else
+      free_.pop_back();
     places_[at].value = std::move(value);
     return (std::uint64_t{++places_[at].taken} << 32U) | at;
   }
@@ -49,8 +49,8 @@ class Numbered {
   void erase_if(Is is) {
     for (std::uint32_t at = 0; at < places_.size(); ++at) {
       if (!places_[at].value || !is(std::as_const(*places_[at].value))) continue;
-      places_[at].value.reset();
       free_.push_back(at);
+      places_[at].value.reset();
     }
   }
   void clear() {

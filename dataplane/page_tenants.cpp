@@ -20,18 +20,19 @@ void PageTenants::limit(std::uint32_t quota) {
 TenantNumber PageTenants::join(std::string_view name) {
   if (name.empty()) return no_tenant;
   if (!are_known()) {
-    owners_.resize(pages_, no_tenant);
     tenants_.resize(tenants_most + 1);
+    unused_.clear();
     for (TenantNumber number = tenants_most - 1; number > 0; --number) unused_.push_back(number);
     if (quota_) leaves_.emplace(pages_, tenants_most + 1);
+    owners_.resize(pages_, no_tenant);  // the last: from then on they are known
   }
   TenantNumber number = tenants_most;
   if (const auto it = numbers_.find(name); it != numbers_.end()) {
     number = it->second;
   } else if (!unused_.empty()) {
     number = unused_.back();
-    numbers_.emplace(name, number);
     tenants_[number].name = name;
+    numbers_.emplace(name, number);
     unused_.pop_back();
   }
   ++tenants_[number].sequences;

@@ -9,9 +9,14 @@
 namespace {
 
 std::atomic<std::size_t> count{0};
+thread_local std::optional<std::size_t> left;  // before it fails
 
 void* take(std::size_t size, std::size_t alignment) {
   ++count;
+  if (left.has_value() && (*left)-- == 0) {
+    left.reset();
+    throw std::bad_alloc();
+  }
   const std::size_t whole = (size + alignment - 1) / alignment * alignment;
   if (void* memory = std::aligned_alloc(alignment, whole == 0 ? alignment : whole)) return memory;
   std::abort();
@@ -31,6 +36,7 @@ void operator delete(void* memory, std::size_t, std::align_val_t) noexcept { std
 namespace sluice {
 
 std::size_t allocations() { return count; }
+void fail_behind(std::optional<std::size_t> more) { left = more; }
 
 }  // namespace sluice
 

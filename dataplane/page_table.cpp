@@ -57,18 +57,25 @@ Admission PageTable::ask(std::span<const PageKey> keys, std::uint32_t rows,
   admission.cached = match(keys.first(std::min<std::size_t>(keys.size(), rows / rows_per_page_)));
   admission.fresh = needed - admission.cached;
   // Cached pages that this request itself would use; of those, the tenant's.
-  std::uint32_t idle = 0, own = 0;
-  for (std::uint32_t i = 0; i < admission.cached; ++i) {
-    const Page page = find(keys[i]);
-    if (pages_[page].references > 0) continue;
-    ++idle;
-    own += tenants_.owner(page) != no_tenant ? 1 : 0;
-  }
+  const std::span<const PageKey> there = keys.first(admission.cached);
+  std::uint32_t idle = 0;
+  for (const PageKey& key : there) idle += pages_[find(key)].references == 0 ? 1 : 0;
   admission.fits = admission.fresh <= free_pages() + cached_ - idle;
   if (!tenant.empty() && tenants_.quota())
-    admission.fits = admission.fits &&
-                     tenants_.pages_of(tenant).held() + own + admission.fresh <= *tenants_.quota();
+    admission.fits = admission.fits && tenants_.pages_of(tenant).held() + unused_by_tenants(there) +
+                                               admission.fresh <=
+                                           *tenants_.quota();
   return admission;
+}
+
+std::uint32_t PageTable::unused_by_tenants(std::span<const PageKey> keys) const {
+  std::uint32_t unused = 0;
+  for (const PageKey& key : keys) {
+    const Page page = find(key);
+    if (page != no_page && pages_[page].references == 0 && tenants_.owner(page) != no_tenant)
+      ++unused;
+  }
+  return unused;
 }
 
 void PageTable::refer(Page page) {
@@ -199,11 +206,15 @@ Result<void> PageTable::reserve(Sequence& sequence, std::uint32_t rows,
   const std::uint32_t used = sequence.rows_ % rows_per_page_;
   const bool copy = rows > sequence.rows_ && at < have && must_copy(sequence.pages_[at]);
   const TenantNumber tenant = sequence.once_published_ ? no_tenant : sequence.tenant_;
-  if (!make_room(needed - have + (copy ? 1 : 0), tenant))
-    return Error{ErrorCode::exhausted,
-                 "a sequence needs " + std::to_string(needed - have + (copy ? 1 : 0)) +
-                     " pages more; " + std::to_string(free_pages()) + " are free and " +
-                     std::to_string(cached_) + " unused of " + std::to_string(capacity())};
+  const std::uint32_t more = needed - have + (copy ? 1 : 0);
+  // Where it counts later its tenant's cache goes for it all the same, before anybody else's.
+  if (sequence.once_published_ && more <= free_pages() + cached_)
+    (void)make_own_room(more, sequence.tenant_);
+  if (!make_room(more, tenant))
+    return Error{ErrorCode::exhausted, "a sequence needs " + std::to_string(more) +
+                                           " pages more; " + std::to_string(free_pages()) +
+                                           " are free and " + std::to_string(cached_) +
+                                           " unused of " + std::to_string(capacity())};
   if (copy) {
     const Page to = take(tenant);
     if (used > 0) copies.push_back({sequence.pages_[at], to, used});

@@ -115,6 +115,8 @@ class PageTable {
                 std::string_view tenant = {}) const;
   /// The longest resident prefix of `keys`: the number of its pages.
   std::uint32_t match(std::span<const PageKey> keys) const;
+  /// Of those that these name, the pages of tenants that nobody uses.
+  std::uint32_t unused_by_tenants(std::span<const PageKey> keys) const;
   bool has(const PageKey& key) const { return find(key) != no_page; }
   /// The keys from its root to this page. None: it is not there.
   std::vector<PageKey> path(const PageKey& key) const;

@@ -104,8 +104,8 @@ struct Rig {
     const std::uint32_t free_before = table.free_pages() + table.cached_pages();
     const std::vector<Page> before(at.sequence.pages().begin(), at.sequence.pages().end());
     const std::string charged = at.once_published ? "" : at.name;
-    const TenantPages had = pages_of(charged);
-    const std::uint32_t free_pages = table.free_pages(), others_had = others_cache(charged);
+    const TenantPages had = pages_of(at.name);
+    const std::uint32_t free_pages = table.free_pages(), others_had = others_cache(at.name);
     const bool copies_last =
         from / page_rows < before.size() && (table.references(before[from / page_rows]) > 1 ||
                                              table.is_published(before[from / page_rows]));
@@ -122,10 +122,11 @@ struct Rig {
       REQUIRE(table.free_pages() + table.cached_pages() == free_before);
       return;
     }
-    if (!charged.empty() && quota > 0) {
+    // Also for what counts later.
+    if (!at.name.empty() && quota > 0 && had.held() + more <= quota) {
       const std::uint32_t own = had.pages + more > quota ? had.pages + more - quota : 0;
       made_room += own > 0 ? 1 : 0;
-      if (free_pages + own >= more) invariants.must("K18", others_cache(charged) >= others_had);
+      if (free_pages + own >= more) invariants.must("K18", others_cache(at.name) >= others_had);
     }
     for (const Page page : at.sequence.pages())
       if (std::ranges::find(before, page) == before.end()) {

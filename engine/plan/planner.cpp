@@ -92,6 +92,15 @@ bool Planner::is_admitted(TaskId task) const {
   return it != tasks_.end() && it->second.admitted;
 }
 
+bool Planner::is_over_quota(TaskId task, const RoomOfTenant& room_of) const {
+  const auto it = tasks_.find(task);
+  if (it == tasks_.end() || it->second.tenant == nullptr || !room_of) return false;
+  const PagesWanted& wanted = it->second.wanted;
+  const std::optional<TenantRoom> room = room_of(wanted.tenant);
+  const Tenant& tenant = it->second.tenant->second;
+  return room.has_value() && tenant.runs == 0 && tenant.reserved + wanted.most > room->free();
+}
+
 bool Planner::has_admitted(bool who_gives_back) const {
   return std::ranges::any_of(tasks_, [&](const auto& one) {
     return one.second.admitted && (one.second.wanted.gives_back || !who_gives_back);

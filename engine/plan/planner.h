@@ -135,6 +135,8 @@ class Planner {
   std::size_t waiting() const { return waiting_.size(); }  // for pages
   std::span<const TaskId> who_waits() const { return waiting_; }  // in the order of their coming
   bool is_admitted(TaskId task) const;
+  /// It wants more than its tenant may have now, of whose tasks none runs that gives pages back.
+  bool is_over_quota(TaskId task, const RoomOfTenant& room_of) const;
   /// Somebody runs who gives pages back.
   bool runs() const { return has_admitted(true); }
   /// Pages that admitted tasks may still take.

@@ -34,7 +34,7 @@ class FolderAndPeers final : public PageSource {
   std::size_t pages_awaited() const override {
     return folder_.pages_awaited() + peers_.pages_awaited();
   }
-  bool holds_pages() const override { return peers_.holds_pages(); }
+  bool holds_pages() const override { return folder_.holds_pages() || peers_.holds_pages(); }
   void rest() override { folder_.rest(); }
 
  private:

@@ -15,9 +15,8 @@ constexpr int runs_looked_at = 16;
 bool KvPeers::is_waited_for() const { return !std::ranges::all_of(fetches_, &Fetch::is_preload); }
 
 bool KvPeers::holds_pages() const {
-  return !left_.empty() || std::ranges::any_of(fetches_, [](const Fetch& one) {
-    return one.is_preload && one.incoming != nullptr;
-  });
+  return !left_.empty() ||
+         std::ranges::any_of(fetches_, [](const Fetch& one) { return one.incoming != nullptr; });
 }
 
 bool KvPeers::preload(std::optional<double> per_token, std::size_t wanted, std::int64_t now) {

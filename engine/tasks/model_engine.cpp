@@ -93,17 +93,17 @@ bool ModelEngine::plan(Nanoseconds now, std::vector<TaskId>& ended) {
   batch_.clear();
   const std::size_t free = pages.claim(planner_.wanted());
   const bool some_come_back = source_ != nullptr && source_->holds_pages();
-  wait_for_others(free, some_come_back, now);
+  const auto room_of = [&pages](const std::string& tenant) { return pages.tenant_room(tenant); };
+  wait_for_others(free, some_come_back, std::ref(room_of), now);
   const auto waits_on = [&](TaskId id, bool may_begin) {
     const auto since = short_since_.find(id);
     return since != short_since_.end() && now - since->second < others_patience &&
            (some_come_back || others_run || !may_begin);
   };
-  const auto room_of = [&pages](const std::string& tenant) { return pages.tenant_room(tenant); };
   // By reference: each step comes here, and takes no memory.
   planner_.admit(static_cast<std::uint32_t>(free), static_cast<std::uint32_t>(pages.pages()),
                  batch_, std::ref(waits_on), std::ref(room_of));
-  if (!batch_.admitted.empty()) short_since_.clear();
+  for (const PagesGranted& one : batch_.admitted) short_since_.erase(one.task);
   refuse(ended);
   // Those that are left there when something throws were never granted their pages.
   for (auto& left = batch_.admitted; !left.empty(); left.erase(left.begin())) {
@@ -131,12 +131,18 @@ bool ModelEngine::plan(Nanoseconds now, std::vector<TaskId>& ended) {
   return used_ != 0;
 }
 
-void ModelEngine::wait_for_others(std::size_t free, bool some_come_back, Nanoseconds now) {
+void ModelEngine::wait_for_others(std::size_t free, bool some_come_back,
+                                  const RoomOfTenant& room_of, Nanoseconds now) {
   const KvPages& pages = text_.pages();
   const bool others_have = (pages.is_attached() || some_come_back) && free < pages.pages();
-  // Those who run here are waited for, however long they take.
-  if (planner_.runs() || !others_have) return short_since_.clear();
-  for (const TaskId id : planner_.who_waits()) short_since_.try_emplace(id, now);
+  if (!others_have) return short_since_.clear();
+  // Those who run here are waited for, however long they take, but by who lacks its tenant's pages.
+  const bool runs = planner_.runs();
+  for (const TaskId id : planner_.who_waits())
+    if (!runs || planner_.is_over_quota(id, room_of))
+      short_since_.try_emplace(id, now);
+    else
+      short_since_.erase(id);
 }
 
 void ModelEngine::refuse(std::vector<TaskId>& ended) {

@@ -96,7 +96,8 @@ class ModelEngine {
   void refuse(std::vector<TaskId>& ended);
   /// Pages may come back from another process, or from reads (`some_come_back`), for which each who
   /// waits for some waits on for a while: notes since when.
-  void wait_for_others(std::size_t free, bool some_come_back, Nanoseconds now);
+  void wait_for_others(std::size_t free, bool some_come_back, const RoomOfTenant& room_of,
+                       Nanoseconds now);
   std::size_t run_pictures(std::span<Slot> slots);
   bool run_steps();
   void forward(std::span<Slot> slots);

@@ -183,7 +183,8 @@ namespace {
 
 /// Has pages that nobody asked for, and gives them back at the third poll that waits.
 struct HeldPages final : PageSource {
-  explicit HeldPages(KvPool& from) : pool(from) {
+  explicit HeldPages(KvPool& from, std::string_view tenant = {}) : pool(from) {
+    pool.belong(held, tenant);
     SLUICE_CHECK(pool.reserve(held, 3 * pool.shape().page_tokens).ok());
   }
   bool begin(std::uint64_t, const RowsOrigin&, std::span<const std::int32_t>, std::optional<double>,
@@ -192,7 +193,7 @@ struct HeldPages final : PageSource {
   }
   void forget(std::uint64_t) override {}
   void poll(std::int64_t, std::vector<Ready>&, std::chrono::nanoseconds most) override {
-    polls += most.count() > 0 ? 1 : 0;
+    polls += most.count() > 0 || counts_glances ? 1 : 0;
     if (polls == 3) pool.release(held);
   }
   bool is_waited_for() const override { return false; }
@@ -201,7 +202,20 @@ struct HeldPages final : PageSource {
   KvPool& pool;
   KvSequence held;
   int polls = 0;
+  bool counts_glances = false;
 };
+
+/// An answer of 12 tokens, in four pages.
+Generation long_answer(const Model& model, const std::string& tenant) {
+  Generation made;
+  made.history = {1, 3, 20};
+  made.origin.model = "scenes";
+  made.origin.tenant = made.options.tenant = tenant;
+  made.options.tokens_max = 12;
+  made.options.end_tokens.clear();
+  model.text().embed(made.history, made.rows);
+  return made;
+}
 
 }  // namespace
 
@@ -229,4 +243,33 @@ TEST_CASE("a task waits for pages that come back by themselves, and is not cut o
   CHECK(task.generation().tokens.size() == 12);
   CHECK(source.polls == 3);
   engine.remove(1);
+}
+
+TEST_CASE("a tenant's task waits for its tenant's pages that come back, whoever else runs") {
+  const Model model = Model::open(std::string(SLUICE_SOURCE_DIR) + "/models/scenes").value();
+  const bool another_runs = GENERATE(false, true);
+  INFO(another_runs);
+  KvPool pool(model.text().kv_shape(4), 16);
+  pool.limit_tenants(4);
+  CpuText text(model.text(), pool);
+  HeldPages source(pool, "one");
+  source.counts_glances = another_runs;
+  CHECK(pool.tenant_room("one")->free() == 1);
+  GenerationTask task(long_answer(model, "one"), nullptr);
+  GenerationTask other(long_answer(model, "two"), nullptr);
+  ModelEngine engine(text, {});
+  engine.use(&source);
+  if (another_runs) engine.add(1, other);
+  engine.add(2, task);
+  std::vector<TaskId> advanced;
+  for (int steps = 0; !task.done() && steps < 100; ++steps) {
+    (void)engine.step(advanced);
+    if (another_runs && other.done()) engine.remove(1);
+  }
+  CHECK(task.done());
+  CHECK_FALSE(task.generation().error.has_value());
+  CHECK(task.generation().tokens.size() == 12);
+  CHECK(source.polls >= 3);
+  engine.remove(1);
+  engine.remove(2);
 }

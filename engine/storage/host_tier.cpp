@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "engine/storage/storage_clock.h"
+#include "engine/storage/tenant_room.h"
 
 namespace sluice {
 
@@ -103,10 +104,13 @@ void HostTier::forget(std::uint64_t task) {
   std::erase_if(fetches_, [&](const Fetch& fetch) { return fetch.task == task; });
 }
 
-/// Whether the host has something that it lacks.
+/// Whether the host has something that it lacks, and may have.
 bool HostTier::look(Fetch& fetch) const {
   const std::size_t had = host_.table().match(fetch.keys);
   fetch.end = std::max(fetch.next, std::min(had, pages_.pages()));
+  if (fetch.end > fetch.next)
+    fetch.end = std::min(fetch.end, fetch.next + tenant_room_behind(pages_, fetch.keys, fetch.next,
+                                                                    fetch.tenant, fetches_));
   return fetch.end > fetch.next;
 }
 

@@ -9,6 +9,7 @@
 #include "base/failpoint.h"
 #include "base/sha256.h"
 #include "engine/storage/storage_clock.h"
+#include "engine/storage/tenant_room.h"
 
 namespace sluice {
 
@@ -45,6 +46,11 @@ std::span<std::byte> behind_pages(const PageRegion& region, const Ref<Buffer>& m
   if (!memory) return {};
   SLUICE_CHECK(memory->size() == region.size());
   return std::span(memory->data(), memory->size()).subspan(region.stamps());
+}
+
+/// Pages that the fetch may bring.
+std::size_t room_for(const KvPool& pool, const KvFetch& fetch, const std::vector<KvFetch>& all) {
+  return tenant_room_behind(pool, fetch.keys, fetch.begin, fetch.tenant, all);
 }
 
 /// Before it sleeps whoever waits for an answer looks for so many nanoseconds.
@@ -311,7 +317,7 @@ bool KvPeers::start(Fetch& fetch, std::int64_t now) {
   if (preloads_) preloads_->used(std::span(fetch.keys).first(fetch.begin));
   fetch.pull = fetch.behind = 0;
   fetch.is_over = fetch.is_named = fetch.is_near = false;
-  if (fetch.keys.size() <= fetch.begin) return false;
+  if (fetch.keys.size() <= fetch.begin || room_for(pool_, fetch, fetches_) == 0) return false;
   for (const Fetch& other : fetches_)
     if (other.pulls(fetch.keys[fetch.begin], fetch.begin)) {
       fetch.behind = other.pull;
@@ -349,7 +355,12 @@ void KvPeers::found(Fetch& fetch, const PullEvent& event, std::int64_t now) {
   const bool is_question =
       !fetch.is_named && !fetch.is_preload && !fetch.is_near && !event.has_come;
   if (is_question) find_guard_.learn(1, now - fetch.asked);
-  const std::size_t pages = std::min(event.pages, pool_.pages());
+  const std::size_t pages = std::min(event.pages, room_for(pool_, fetch, fetches_));
+  if (pages == 0) {
+    puller_.cancel(fetch.pull);
+    fetch.is_over = true;
+    return;
+  }
   if (!guards_[event.peer.machine].pays(pages * hello_.page_bytes, compute_time(fetch, pages))) {
     puller_.cancel(fetch.pull);
     fetch.is_over = true;
@@ -365,7 +376,7 @@ void KvPeers::found(Fetch& fetch, const PullEvent& event, std::int64_t now) {
 
 void KvPeers::make_places(Fetch& fetch, bool waited, std::int64_t now) {
   const auto before = std::span<const PageKey>(fetch.keys).first(fetch.begin);
-  const std::size_t pages = fetch.end - fetch.begin;
+  const std::size_t pages = std::min(fetch.end - fetch.begin, room_for(pool_, fetch, fetches_));
   fetch.incoming = IncomingPages::take(pool_, before, waited ? 1 : pages, pages, fetch.tenant);
   fetch.wants_room = !fetch.incoming && !waited;
   if (fetch.wants_room) return;  // its pages are awaited, so room may be made for them

@@ -4,6 +4,7 @@
 #include <chrono>
 
 #include "engine/storage/storage_clock.h"
+#include "engine/storage/tenant_room.h"
 
 namespace sluice {
 namespace {
@@ -81,9 +82,13 @@ bool KvTier::begin(std::uint64_t task, const RowsOrigin& origin,
                    std::int64_t now) {
   if (store_->hangs()) return false;
   Fetch fetch{.task = task, .keys = pool_.keys_of(origin, tokens), .began = now};
+  fetch.tenant = origin.tenant;
   fetch.begin = fetch.next = fetch.asked = pool_.table().match(fetch.keys);
   fetch.end = fetch.begin + store_->index().match(fetch.keys, fetch.begin);
   fetch.end = std::min(fetch.end, pool_.pages());
+  if (fetch.end > fetch.begin)
+    fetch.end = std::min(fetch.end, fetch.begin + tenant_room_behind(pool_, fetch.keys, fetch.begin,
+                                                                     fetch.tenant, fetches_));
   if (fetch.end <= fetch.begin) return false;
   const std::size_t pages = fetch.end - fetch.begin;
   std::optional<std::int64_t> compute;

@@ -64,6 +64,7 @@ class KvTier final : public PageSource {
   struct Fetch {
     std::uint64_t task = 0;
     std::vector<PageKey> keys = {};
+    std::string tenant = {};                              // whose they are; empty: nobody's
     Sequence there = {};                                  // the pages before `next`, held
     std::size_t begin = 0, next = 0, asked = 0, end = 0;  // pages
     std::int64_t began = 0;

@@ -39,10 +39,17 @@ void ModelEngine::add(TaskId id, Task& task) {
   const std::optional<Beginning> beginning =
       source_ != nullptr ? task.beginning() : std::optional<Beginning>();
   const bool waits =  // until its pages are there
-      beginning.has_value() && source_->begin(id, *beginning->origin, beginning->tokens,
-                                              cost_of_token(planner_), engine_clock());
+      beginning.has_value() && may_begin(task, beginning->origin->tenant) &&
+      source_->begin(id, *beginning->origin, beginning->tokens, cost_of_token(planner_),
+                     engine_clock());
   if (!waits) begin(id, task);
   (void)in_part.release();
+}
+
+/// Of one that wants more than its tenant may have at all nothing is read: it is told at once.
+bool ModelEngine::may_begin(const Task& task, const std::string& tenant) const {
+  const std::optional<TenantRoom> room = text_.pages().tenant_room(tenant);
+  return !room.has_value() || task.pages_wanted(text_).least <= room->quota;
 }
 
 void ModelEngine::begin(TaskId id, const Task& task) {

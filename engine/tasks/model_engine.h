@@ -98,6 +98,7 @@ class ModelEngine {
   /// waits for some waits on for a while: notes since when.
   void wait_for_others(std::size_t free, bool some_come_back, const RoomOfTenant& room_of,
                        Nanoseconds now);
+  bool may_begin(const Task& task, const std::string& tenant) const;
   std::size_t run_pictures(std::span<Slot> slots);
   bool run_steps();
   void forward(std::span<Slot> slots);

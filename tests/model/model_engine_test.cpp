@@ -273,3 +273,43 @@ TEST_CASE("a tenant's task waits for its tenant's pages that come back, whoever 
   engine.remove(1);
   engine.remove(2);
 }
+
+namespace {
+
+/// Has all that it is asked for, and never brings it.
+struct EndlessPages final : PageSource {
+  bool begin(std::uint64_t, const RowsOrigin&, std::span<const std::int32_t>, std::optional<double>,
+             std::int64_t) override {
+    return ++begun > 0;
+  }
+  void forget(std::uint64_t) override {}
+  void poll(std::int64_t, std::vector<Ready>&, std::chrono::nanoseconds) override {}
+  bool is_waited_for() const override { return begun > 0; }
+  std::size_t pages_awaited() const override { return 0; }
+  int begun = 0;
+};
+
+}  // namespace
+
+TEST_CASE("nothing is read for a task that wants more than its tenant may have at all") {
+  const Model model = Model::open(std::string(SLUICE_SOURCE_DIR) + "/models/scenes").value();
+  KvPool pool(model.text().kv_shape(4), 16);
+  pool.limit_tenants(2);
+  CpuText text(model.text(), pool);
+  EndlessPages source;
+  Generation made = long_answer(model, "one");
+  made.history.resize(12, 20);
+  made.rows.clear();
+  model.text().embed(made.history, made.rows);
+  GenerationTask task(std::move(made), nullptr);
+  ModelEngine engine(text, {});
+  engine.use(&source);
+  engine.add(1, task);
+  std::vector<TaskId> advanced;
+  (void)engine.step(advanced);
+  CHECK(source.begun == 0);
+  REQUIRE(task.done());
+  REQUIRE(task.generation().error.has_value());
+  CHECK(task.generation().error->code == ErrorCode::exhausted);
+  engine.remove(1);
+}

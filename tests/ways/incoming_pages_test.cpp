@@ -145,3 +145,44 @@ TEST_CASE("the pool gives pages up as places are asked for, and not before") {
   first.clear();
   CHECK_FALSE(incoming->is_written());
 }
+
+TEST_CASE("what is pulled for a tenant is as much as its quota leaves, and takes its own cache") {
+  for (const Way way : {Way::one_memory, Way::message}) {
+    INFO(name_of(way));
+    TwoPools pools(way);
+    for (const std::int32_t prompt : {1, 2}) REQUIRE(put(*pools.owner.pool, prompt, 6, "one") == 6);
+    REQUIRE(put(*pools.owner.pool, 3, 4, "one") == 4);
+    KvPool& pool = *pools.reader.pool;
+    KvPeers& peers = *pools.reader.peers;
+    pool.limit_tenants(8);
+    REQUIRE(put(pool, 9, all - 8) == all - 8);  // nobody's
+    const auto pull = [&](std::uint64_t task, std::int32_t prompt, std::size_t pages) {
+      return peers.begin(task, origin("one"), tokens_of(prompt, pages), {}, storage_clock());
+    };
+    std::vector<PageSource::Ready> ready;
+    const auto wait = [&] {
+      std::size_t came = 0;
+      for (int i = 0; i < 1000 && peers.is_waited_for(); ++i)
+        peers.poll(storage_clock(), ready, std::chrono::milliseconds(20));
+      for (const PageSource::Ready& one : ready) came += one.tokens / page_tokens;
+      ready.clear();
+      return came;
+    };
+    REQUIRE(pull(1, 1, 6));
+    REQUIRE(pull(2, 2, 6));
+    CHECK(wait() == 8);
+    CHECK(there(pool, 1, 6, "one") == 6);
+    CHECK(there(pool, 2, 6, "one") == 2);
+    CHECK(pools.reader.peers->counts().pulled == 8);
+    REQUIRE(pull(3, 3, 4));
+    CHECK(wait() == 4);
+    CHECK(there(pool, 3, 4, "one") == 4);
+    CHECK(pool.table().tenants().pages_of("one").pages == 8);
+    CHECK(there(pool, 9, all - 8) == all - 8);
+    // Nobody is asked for pages that it may not have.
+    KvSequence held;
+    pool.belong(held, "one");
+    REQUIRE(pool.reserve(held, 8 * page_tokens).ok());
+    CHECK_FALSE(pull(4, 1, 6));
+  }
+}

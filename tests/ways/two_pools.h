@@ -43,9 +43,10 @@ inline std::vector<std::int32_t> tokens_of(std::int32_t prompt, std::size_t page
   return tokens;
 }
 
-inline RowsOrigin origin() {
+inline RowsOrigin origin(const std::string& tenant = {}) {
   RowsOrigin made;
   made.model = "ways";
+  made.tenant = tenant;
   return made;
 }
 
@@ -58,8 +59,9 @@ inline std::vector<std::byte> content_of(const PageKey& key) {
 }
 
 /// All pages of a prompt. Returns how many there was room for.
-inline std::size_t put(KvPool& pool, std::int32_t prompt, std::size_t pages) {
-  const std::vector<PageKey> keys = pool.keys_of(origin(), tokens_of(prompt, pages));
+inline std::size_t put(KvPool& pool, std::int32_t prompt, std::size_t pages,
+                       const std::string& tenant = {}) {
+  const std::vector<PageKey> keys = pool.keys_of(origin(tenant), tokens_of(prompt, pages));
   std::vector<std::vector<std::byte>> contents;
   std::vector<const std::byte*> places;
   for (const PageKey& key : keys) contents.push_back(content_of(key));
@@ -69,8 +71,9 @@ inline std::size_t put(KvPool& pool, std::int32_t prompt, std::size_t pages) {
 }
 
 /// How many leading pages of a prompt are there; each is what was published.
-inline std::size_t there(KvPool& pool, std::int32_t prompt, std::size_t pages) {
-  const std::vector<PageKey> keys = pool.keys_of(origin(), tokens_of(prompt, pages));
+inline std::size_t there(KvPool& pool, std::int32_t prompt, std::size_t pages,
+                         const std::string& tenant = {}) {
+  const std::vector<PageKey> keys = pool.keys_of(origin(tenant), tokens_of(prompt, pages));
   const Sequence found = pool.open(keys);
   for (std::size_t i = 0; i < found.published(); ++i) {
     const auto content = pool.content(found.pages()[i]);

@@ -35,6 +35,7 @@ class FolderAndPeers final : public PageSource {
     return folder_.pages_awaited() + peers_.pages_awaited();
   }
   bool holds_pages() const override { return folder_.holds_pages() || peers_.holds_pages(); }
+  bool has_backlog() const override { return folder_.has_backlog(); }
   void rest() override { folder_.rest(); }
 
  private:

@@ -54,6 +54,7 @@ class HostTier final : public PageSource, private PageWatcher {
   bool is_waited_for() const override { return !fetches_.empty(); }
   std::size_t pages_awaited() const override;
   bool holds_pages() const override { return !fetches_.empty() || !rises_.empty(); }
+  bool has_backlog() const override { return below_ != nullptr && below_->has_backlog(); }
   /// Begins to copy down what waits; where others read the host's pages, to the end.
   void rest() override;
   /// Until all that waits is copied down.

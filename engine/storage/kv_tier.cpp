@@ -223,6 +223,8 @@ void KvTier::rest() {
   write_behind(now);
 }
 
+bool KvTier::has_backlog() const { return !backlog_.empty() && store_->health().works(); }
+
 void KvTier::flush() {
   std::vector<Ready> ready;
   const auto drain = [&] {

@@ -50,6 +50,7 @@ class KvTier final : public PageSource {
   bool is_waited_for() const override { return !fetches_.empty(); }
   std::size_t pages_awaited() const override;
   bool holds_pages() const override { return !fetches_.empty(); }
+  bool has_backlog() const override;
   /// What was published since the last `poll` begins to be written, while there are buffers.
   void rest() override;
   /// Until all that waits is written and on the disk, or the disk takes nothing.

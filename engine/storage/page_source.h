@@ -42,6 +42,8 @@ class PageSource {
   /// Nobody computes: what it takes over behind the forwards may be waited for, if that is a
   /// moment.
   virtual void rest() {}
+  /// There is more of that, which goes on soon.
+  virtual bool has_backlog() const { return false; }
 };
 
 }  // namespace sluice

@@ -56,6 +56,8 @@ class ModelEngine {
   /// Where nobody computes, what has come into the pages meanwhile is taken over as behind a
   /// forward.
   void rest();
+  /// There is more of that, which goes on soon.
+  bool has_backlog() const { return source_ != nullptr && source_->has_backlog(); }
   /// Of what `use` gave: a task waits for it.
   bool waits_for_pages() const { return source_ != nullptr && source_->is_waited_for(); }
   /// Before others than its tasks' owners are waited for: of pages that other processes use too,

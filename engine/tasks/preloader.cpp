@@ -32,14 +32,15 @@ void Preloader::run() {
 }
 
 /// Pages that tasks want are left to them, also those that they have been promised, and all while
-/// one waits for pages, which may be the same. What has come is written to a folder, too.
+/// one waits for pages, which may be the same. What has come is written to a folder, too, as much
+/// at a time as that takes at once.
 bool Preloader::look() {
   const Planner& planner = engine_.planner();
   const std::size_t wanted = engine_.waits_for_pages() ? std::numeric_limits<std::size_t>::max()
                                                        : std::size_t{planner.wanted()};
   const bool has_more = peers_.preload(cost_of_token(planner), wanted, engine_clock());
   engine_.rest();
-  return has_more;
+  return has_more || engine_.has_backlog();
 }
 
 }  // namespace sluice

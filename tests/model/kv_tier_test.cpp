@@ -365,6 +365,8 @@ TEST_CASE("writes that hang switch writing off, and are not written beside; read
   CHECK(kept.tier->backlog() == 0);
   const std::size_t before = writes;
   say("a third");
+  CHECK(kept.tier->backlog() > 0);
+  CHECK_FALSE(kept.tier->has_backlog());  // that goes on soon
   later(100 * second);
   CHECK(disk.health().failures() == 1);
   CHECK(writes == before);  // they hang still
@@ -387,4 +389,7 @@ TEST_CASE("no more pages wait to be written than there are in memory") {
       generator, requests(model, "qwen2"), 1,
       [&](std::uint64_t, const Generation&) { most = std::max(most, kept.tier->backlog()); });
   CHECK(most == 40);
+  CHECK(kept.tier->has_backlog());
+  kept.tier->rest();
+  CHECK_FALSE(kept.tier->has_backlog());
 }

@@ -22,9 +22,11 @@ std::size_t tenant_room_behind(const KvPages& pool, std::span<const PageKey> key
   const std::optional<TenantRoom> room = pool.tenant_room(tenant);
   if (!room.has_value()) return pool.pages();
   std::vector<PageKey> awaited;
-  for (const auto& one : fetches)
-    for (std::size_t at = one.next; one.tenant == tenant && at < one.end; ++at)
+  for (const auto& one : fetches) {
+    const std::size_t end = one.tenant == tenant ? std::min(one.end, one.keys.size()) : 0;
+    for (std::size_t at = one.next; at < end; ++at)
       if (at >= keys.size() || keys[at] != one.keys[at]) awaited.push_back(one.keys[at]);
+  }
   std::ranges::sort(awaited);
   const auto same = std::ranges::unique(awaited);
   const std::size_t others = awaited.size() - same.size();

@@ -150,7 +150,7 @@ TEST_CASE("what was said before is computed anew with a message's first piece") 
   chat.world.pool().release(chat.session().sequence);
   const bool is_cached = GENERATE(true, false);
   if (!is_cached) {  // another session needs all pages
-    KvSequence all = chat.world.pool().open({}, {});
+    KvSequence all = chat.world.pool().open(RowsOrigin{}, {});
     std::vector<CopyPage> none;
     CHECK(chat.world.pool().reserve(all, 64 * 8, none).ok());
     chat.world.pool().release(all);

@@ -170,7 +170,7 @@ TEST_CASE("what was said before is computed anew with a message's first piece") 
 
 TEST_CASE("whoever finds too few free pages computes nothing ahead, and takes none from others") {
   Chat chat(16);
-  const FakeActivation& other = chat.ask(question, "b");
+  const FakeActivation& other = chat.ask(question + question + question, "b");
   chat.world.run();
   const std::size_t kept = chat.session("b").sequence.tokens();
   for (int n = 0; n < pictures; ++n) chat.show(n);

@@ -375,8 +375,8 @@ bool ChatSessions::go_on_behind(ChatSession& session, Generation& generation,
     session.sequence = std::move(said);
     return false;
   }
-  const bool in_pool = make_room(planner, more);
-  if (!make_tenant_room(planner, tenant, more) || !in_pool) pages().release(said);
+  // Its own first: what they give up others need not.
+  if (!make_tenant_room(planner, tenant, more) || !make_room(planner, more)) pages().release(said);
   (void)engine_->model.keep_prefix(pages(), std::move(said), session.origin, session.tokens,
                                    generation, false);
   return true;

@@ -285,4 +285,19 @@ TEST_CASE("sessions of a tenant that is at its quota give their pages up for its
   CHECK(world.tenant("two").pages - world.tenant("two").cached == two.pages - two.cached);
 }
 
+TEST_CASE("what a tenant needs it takes of its own sessions first, and others keep theirs") {
+  World world(22, 14);
+  world.say(words(16, "and"), "a", "one", 24);
+  world.say(words(16, "and"), "z", "two", 24);
+  const auto rows_of = [&](const char* session) {
+    return static_cast<ChatSessions&>(*world.sessions).session(session, "").sequence.tokens();
+  };
+  const std::size_t others = rows_of("z");
+  REQUIRE((rows_of("a") > 0 && others > 0));
+  REQUIRE(world.pool().pages_free() < 9);  // that the next one wants
+  CHECK_FALSE(world.say(words(16, "so"), "b", "one", 24).starts_with("the tenant"));
+  CHECK(rows_of("z") == others);
+  CHECK(rows_of("a") == 0);
+}
+
 }  // namespace tenants

@@ -79,8 +79,15 @@ bool ReadsAhead::is_there(const ChatSession& session, const RowsOrigin& origin,
   const std::size_t said = std::min(session.tokens.size(), session.sequence.tokens());
   std::size_t found =
       rows_in_common(session.origin, std::span(session.tokens).first(said), origin, prompt);
-  if (found + least <= prompt.size() && of_others)
-    found = std::max(found, sessions_.pages().open(origin, prompt).tokens());
+  const KvPages& pages = sessions_.pages();
+  if (found + least <= prompt.size() && of_others) {
+    // Where the table is here nobody has used what is only looked for.
+    const std::size_t there =
+        pages.is_attached()
+            ? pages.open(origin, prompt).tokens()
+            : pages.table().match(pages.keys_of(origin, prompt)) * pages.shape().page_tokens;
+    found = std::max(found, there);
+  }
   return found + least > prompt.size();
 }
 

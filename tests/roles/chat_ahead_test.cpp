@@ -157,8 +157,10 @@ TEST_CASE("what was said before is computed anew with a message's first piece") 
   }
   FakeActivation& first = chat.pieces.emplace_back(piece("And", "a", false));
   first.call_number = 2;
+  const std::uint64_t used = chat.world.pool().table().hit_window().blocks;
   chat.world.chat->admit(first);
   chat.world.run();
+  if (is_cached) CHECK(chat.world.pool().table().hit_window().blocks == used);
   // What is found needs not be computed before the answer finds it.
   const std::size_t ahead = chat.session().sequence.tokens();
   CHECK((is_cached ? ahead == 0 : ahead >= held));

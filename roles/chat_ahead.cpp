@@ -101,7 +101,7 @@ void ReadsAhead::begin(Read& read, SharedEngine::Turn& mine) {
   GenerationOptions options;
   options.tokens_max = 0;
   options.tenant = session->tenant.value_or("");
-  // A picture does not say whose it is, so others find it when a text has.
+  // Where a picture does not say whose it is, others find it when a text has.
   options.share_prefix = share_prefixes_ && session->tenant.has_value();
   // Of other processes' pages a session keeps none: what nobody finds would be lost.
   if (sessions_.is_among_processes() && !options.share_prefix) return;

@@ -14,6 +14,7 @@
 #include "roles/chat_turn.h"
 #include "roles/emissions.h"
 #include "roles/engine_options.h"
+#include "roles/tenant.h"
 
 namespace sluice {
 
@@ -97,17 +98,23 @@ class ChatRole final : public SteppedRole {
 void ChatRole::take(Piece& piece, SharedEngine::Turn& mine, std::vector<StepOutcome>& ended) {
   Activation& activation = *piece.activation;
   ChatSession& session = sessions_.session(activation.session(), name_);
-  Result<void> outcome = piece.outcome;
-  if (session.failed_call == activation.call())
-    return ended.push_back(
-        {&activation, Error{ErrorCode::cancelled, "an earlier piece of this turn failed"}});
+  const std::uint64_t call = activation.call();
+  const bool has_failed = session.failed_call == call || session.refused_call == call;
+  Result<void> outcome = has_failed
+                             ? Error{ErrorCode::cancelled, "an earlier piece of this turn failed"}
+                             : go_on_as(activation, session.tenant);
+  if (has_failed || (!outcome.ok() && session.call != call)) {  // nothing of the session changes
+    if (!has_failed) session.refused_call = call;
+    stop_looking(piece, mine);
+    return ended.push_back({&activation, std::move(outcome)});
+  }
+  if (outcome.ok()) outcome = piece.outcome;
   ahead_.stop(session, mine, ended);
   // What another call began to say and did not end was not said.
-  const bool is_first = std::exchange(session.call, activation.call()) != activation.call();
+  const bool is_first = std::exchange(session.call, call) != call;
   if (is_first) session.drop_pending();
   for (Look& look : piece.looks) session.pending.pictures.push_back(std::move(look.picture));
   for (const PayloadRef& text : activation.inputs("text")) {
-    if (outcome.ok()) outcome = session.go_on_as(*text);
     session.pending.text += text->text;
     session.step = text->attribute("step").value_or(session.step);
     if (!outcome.ok() || text->attribute("generate").value_or(1) == 0) continue;
@@ -509,12 +516,7 @@ bool ChatRole::waits(std::size_t at, SharedEngine::Turn& mine) {
   const Piece& piece = waiting_[at];
   if (piece.activation->interface() == "decode") return false;
   ChatSession& session = sessions_.session(piece.activation->session(), name_);
-  // The call before has ended, and nobody has gone on with its answer.
-  if (session.handed != 0 && session.call != piece.activation->call())
-    sessions_.hear_of(session.handed, mine.engine());
-  if (session.handed != 0 && session.call != piece.activation->call())
-    sessions_.drop_handed(session, mine.engine());
-  if (!session.answering) sessions_.go_on_as_settled(session, piece.activation->session(), name_);
+  if (!sessions_.come_to(session, *piece.activation, mine.engine())) return false;  // it is refused
   const auto same = [&](const Piece& other) {
     return other.activation->session() == piece.activation->session();
   };

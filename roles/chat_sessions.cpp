@@ -177,13 +177,6 @@ Result<ChatEngine*> ChatSessions::engine(const std::string& directory, kernels::
   return engine_.get();
 }
 
-Result<void> ChatSession::go_on_as(const Payload& text) {
-  const Result<std::string> said = tenant_of(text);
-  if (!said.ok()) return said.error();
-  pending.tenant = *said;
-  return sluice::go_on_as(*said, tenant);
-}
-
 void ChatSession::drop_pending() {
   pending = {"user", "", {}};
   step = -1;
@@ -199,6 +192,7 @@ Result<void> ChatSession::ask() {
                   std::make_move_iterator(messages.end()));
   messages.resize(2 * kept);
   histories->cut(name, role, messages.size());
+  pending.tenant = tenant.value_or("");
   messages.push_back(std::move(pending));
   asks = true;
   drop_pending();
@@ -472,9 +466,22 @@ std::vector<ToldHistory> ChatSessions::take_history(const std::string& session) 
   return histories_.take(session);
 }
 
-void ChatSessions::go_on_as_settled(ChatSession& session, std::string_view name,
-                                    std::string_view role) {
-  const std::string of_session(name), of_role(role);
+bool ChatSessions::come_to(ChatSession& session, const Activation& piece, ModelEngine& engine) {
+  const bool is_new = session.call != piece.call();
+  const auto is_its = [&] {
+    std::optional<std::string> whose = session.tenant;
+    return !is_new || !whose.has_value() || go_on_as(piece, whose).ok();
+  };
+  const bool is_over = is_new && session.handed != 0 && is_its();
+  if (is_over) hear_of(session.handed, engine);
+  if (is_over && session.handed != 0) drop_handed(session, engine);
+  if (!session.answering) go_on_as_settled(session);
+  return is_its();
+}
+
+/// Where its home has said. Requires: it does not answer.
+void ChatSessions::go_on_as_settled(ChatSession& session) {
+  const std::string &of_session = session.name, &of_role = session.role;
   std::optional<ChatHistories::Settled> settled = histories_.take_settled(of_session, of_role);
   if (!settled) return;
   const std::size_t behind = settled->behind.count;

@@ -29,8 +29,6 @@ namespace sluice {
 
 /// A chat so far. While an answer is being made its pages are with the generation.
 struct ChatSession {
-  /// A piece of a message comes. Errors: invalid_argument (it is another tenant's).
-  Result<void> go_on_as(const Payload& text);
   /// What was begun to be said is not.
   void drop_pending();
   /// What is pending is said: behind all messages, or in place of what stands behind the first
@@ -52,6 +50,7 @@ struct ChatSession {
   std::vector<ChatMessage> replaced;    // by that message, until it is answered
   std::uint64_t call = 0;               // whose turn that is
   std::uint64_t failed_call = 0;        // whose turn failed: the rest of it is refused
+  std::uint64_t refused_call = 0;       // another tenant's: so is the rest of that
   KvSequence sequence;                  // of the first `sequence.tokens()` tokens below
   std::vector<std::int32_t> tokens;     // of all messages
   RowsOrigin origin;                    // what else decided its rows
@@ -144,8 +143,10 @@ class ChatSessions final : public GlobalParam, public SessionKeeper {
   ChatSession& session(std::string_view name, std::string_view role);
   /// Null: it has ended.
   ChatSession* find(std::string_view name, std::string_view role);
-  /// Where its home has said where the session goes on. Requires: it does not answer.
-  void go_on_as_settled(ChatSession& session, std::string_view name, std::string_view role);
+  /// Before a piece of a call is taken: an answer of the call before it that nobody has gone on
+  /// with was not asked for, and the session goes on where its home has said. False: the call is
+  /// another tenant's, for which no answer is given up.
+  bool come_to(ChatSession& session, const Activation& piece, ModelEngine& engine);
   /// `generation` goes on behind what the session has said where all pages that this takes are
   /// free. Else those of what was said go too: a task that waits holds none, for of
   /// two that wait for each other's none could ever run. They are found again where nobody needed
@@ -194,6 +195,7 @@ class ChatSessions final : public GlobalParam, public SessionKeeper {
   Result<Model> open_model(const std::string& directory, kernels::WeightFormat format) const;
   Result<std::unique_ptr<TextEngine>> text_of(const Model& model);
   Result<std::unique_ptr<TextEngine>> text_on_gpu(const Model& model);
+  void go_on_as_settled(ChatSession& session);
   bool is_free(const Planner& planner, std::size_t more);
   bool is_tenants(const Planner& planner, const std::string& tenant, std::size_t more);
   bool make_room(const Planner& planner, std::size_t more);

@@ -208,18 +208,15 @@ Result<void> LanguageModel::go_back(Conversation& conversation, const Activation
 Result<void> LanguageModel::begin(Turn& turn, SharedEngine::Turn& mine) {
   const Activation& activation = *turn.activation;
   Conversation& conversation = kv_.conversation(activation.session());
-  if (conversation.failed_call == activation.call())
+  const std::uint64_t call = activation.call();
+  if (conversation.failed_call == call || conversation.refused_call == call)
     return Error{ErrorCode::cancelled, "an earlier piece of this turn failed"};
-  // What another call began and did not end (it was cancelled between two pieces) was not said.
-  if (conversation.in_turn && conversation.call != activation.call()) roll_back(conversation);
-  for (const PayloadRef& hidden : activation.inputs("hidden")) {
-    const Result<std::string> tenant = tenant_of(*hidden);
-    Result<void> same =
-        tenant.ok() ? go_on_as(*tenant, conversation.tenant) : Result<void>(tenant.error());
-    if (same.ok()) continue;
-    conversation.failed_call = activation.call();
+  if (Result<void> same = go_on_as(activation, conversation.tenant); !same.ok()) {
+    conversation.refused_call = call;
     return same;
   }
+  // What another call began and did not end (it was cancelled between two pieces) was not said.
+  if (conversation.in_turn && conversation.call != activation.call()) roll_back(conversation);
   kv_.withdraw(conversation);  // a drawing that has not begun is of what stands no more
   if (!conversation.in_turn) {
     if (Result<void> back = go_back(conversation, activation); !back.ok()) {

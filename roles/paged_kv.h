@@ -50,9 +50,10 @@ struct Conversation {
   Before before;
   std::vector<Before> turns;         // what stood before each that was answered
   std::optional<Replaced> replaced;  // until that turn is answered
-  std::uint64_t call = 0;         // whose turn the last one is
-  std::uint64_t failed_call = 0;  // whose turn failed: the rest of it is refused
-  std::uint64_t offered = 0;      // under which it is offered for a drawing; 0: it is not
+  std::uint64_t call = 0;            // whose turn the last one is
+  std::uint64_t failed_call = 0;     // whose turn failed: the rest of it is refused
+  std::uint64_t refused_call = 0;    // another tenant's: so is the rest of that
+  std::uint64_t offered = 0;         // under which it is offered for a drawing; 0: it is not
 };
 
 /// The checkpoint and its engine: one for all roles and replicas over the same pages.

@@ -3,6 +3,7 @@
 #include <string>
 
 #include "base/sha256.h"
+#include "roles/tenant.h"
 
 namespace sluice {
 
@@ -53,6 +54,9 @@ Result<PayloadRef> features_payload(const PictureInput& picture, std::size_t wid
     attributes = {{"grid_t", picture.grids[0][0]},
                   {"grid_h", picture.grids[0][1]},
                   {"grid_w", picture.grids[0][2]}};
+  if (activation.interface() == "encode")
+    if (const Result<std::string> whose = tenant_of(*activation.input("image")); whose.ok())
+      add_tenant(*whose, attributes);
   Result<Tensor> rows = activation.output_of_f32(
       "features", {wide(picture.features.size() / width), wide(width)}, picture.features);
   if (!rows.ok()) return rows.error();

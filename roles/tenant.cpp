@@ -56,4 +56,22 @@ Result<void> go_on_as(const std::string& tenant, std::optional<std::string>& of_
                           ": give the call the session's `tenant`, or a session of its own");
 }
 
+Result<void> go_on_as(const Activation& piece, std::optional<std::string>& of_session) {
+  std::optional<std::string> whose = of_session;
+  const auto add = [&](std::string_view field, bool is_picture) -> Result<void> {
+    for (const PayloadRef& frame : piece.inputs(field)) {
+      const Result<std::string> tenant = tenant_of(*frame);
+      if (!tenant.ok()) return tenant.error();
+      if (is_picture && tenant->empty()) continue;
+      if (Result<void> same = go_on_as(*tenant, whose); !same.ok()) return same;
+    }
+    return {};
+  };
+  Result<void> same = add("text", false);
+  if (same.ok() && piece.interface() == "generate") same = add("hidden", false);
+  if (same.ok()) same = add(piece.interface() == "answer" ? "image" : "features", true);
+  if (same.ok()) of_session = std::move(whose);
+  return same;
+}
+
 }  // namespace sluice

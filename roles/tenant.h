@@ -14,6 +14,7 @@
 
 #include "base/payload.h"
 #include "base/result.h"
+#include "roles/role.h"
 
 namespace sluice {
 
@@ -27,5 +28,9 @@ Result<std::string> tenant_of(const Payload& piece);
 /// A session is of the tenant of its first call: `of_session` is set by that. Errors:
 /// invalid_argument (this call is another's).
 Result<void> go_on_as(const std::string& tenant, std::optional<std::string>& of_session);
+/// For all that a piece of a message brings to `answer`, `generate` or `prefill`. A picture that
+/// names no tenant may be anybody's: who encodes it may not know. Errors: those of both above;
+/// `of_session` is as it was then.
+Result<void> go_on_as(const Activation& piece, std::optional<std::string>& of_session);
 
 }  // namespace sluice

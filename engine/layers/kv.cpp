@@ -145,7 +145,7 @@ void KvPages::truncate(KvSequence& sequence, std::size_t tokens) {
 void KvPages::release(KvSequence& sequence) { sequence = KvSequence(); }
 
 void KvPages::belong(KvSequence& sequence, std::string_view tenant) {
-  if (client_ != nullptr || tenant.empty() || sequence.held_.is_open()) return;
+  if (client_ != nullptr || tenant.empty() || !sequence.pages().empty()) return;
   sequence.held_ = table_->open({}, {tenant, false});
 }
 

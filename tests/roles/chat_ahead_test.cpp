@@ -13,6 +13,7 @@
 #include "base/random.h"
 #include "chat_world.h"
 #include "engine/picture/image_file.h"
+#include "roles/tenant.h"
 
 using namespace sluice;
 
@@ -28,8 +29,10 @@ struct Chat {
   std::deque<FakeActivation> pieces;
   std::size_t rows = 0;  // that forwards have computed, of pictures too
 
-  explicit Chat(std::int64_t pages = 64, std::int64_t step_tokens = 64)
-      : world(pages, {{{"step_tokens", {}}, {std::to_string(step_tokens), {}}}}) {
+  explicit Chat(std::int64_t pages = 64, std::int64_t step_tokens = 64,
+                std::int64_t tenant_pages = 0)
+      : world(pages, {{{"step_tokens", {}}, {std::to_string(step_tokens), {}}}}, {}, nullptr,
+              directory, {}, tenant_pages) {
     PlannerOptions options;
     options.budget = static_cast<std::uint32_t>(step_tokens);
     ChatEngine& engine = *keeper().engine(directory, kernels::WeightFormat::exact, options).value();
@@ -41,21 +44,32 @@ struct Chat {
   ChatSessions& keeper() { return static_cast<ChatSessions&>(*world.sessions); }
   ChatSession& session(const std::string& name = "a") { return keeper().session(name, ""); }
   /// The n-th of a few pictures.
-  FakeActivation& show(int n, const std::string& name = "a", std::uint64_t call = 1) {
+  FakeActivation& show(int n, const std::string& name = "a", std::uint64_t call = 1,
+                       const std::string& tenant = {}) {
     FakeActivation& shown = pieces.emplace_back("answer", name);
     shown.call_number = call;
     Result<Tensor> made = Tensor::zeros(Dtype::u8, {28, 28, 3});
     std::size_t at = 0;
     for (std::byte& byte : made->bytes())
       byte = static_cast<std::byte>(at++ * static_cast<std::size_t>(3 * n + 7) % 251);
-    shown.give("image", make_image(std::move(made).value()));
+    auto* const image = new Payload;
+    image->type = ValueType::image;
+    image->tensor = std::move(made).value();
+    add_tenant(tenant, image->attributes);
+    shown.give("image", PayloadRef(image));
     world.chat->admit(shown);
     return shown;
   }
   FakeActivation& ask(const std::string& text, const std::string& name = "a",
-                      std::uint64_t call = 1) {
-    FakeActivation& asked = pieces.emplace_back(piece(text, name));
+                      std::uint64_t call = 1, const std::string& tenant = {}) {
+    FakeActivation& asked = pieces.emplace_back("answer", name);
     asked.call_number = call;
+    auto* const message = new Payload;
+    message->type = ValueType::text;
+    message->text = text;
+    message->attributes = {{"max_tokens", 12}};
+    add_tenant(tenant, message->attributes);
+    asked.give("text", PayloadRef(message));
     world.chat->admit(asked);
     return asked;
   }
@@ -72,6 +86,10 @@ struct Chat {
   }
   void step(int times) {
     for (int i = 0; i < times && world.chat->busy(); ++i) world.chat->step(world.ended);
+  }
+  /// Of the tenant's quota, by what is not only cache.
+  std::size_t held_by(const std::string& tenant) {
+    return world.pool().tenant_room(tenant).value().held;
   }
   PoolReport report() { return keeper().pool_report(std::chrono::milliseconds(250)).value(); }
 };
@@ -257,6 +275,60 @@ TEST_CASE("whenever the pieces of several sessions come, with few pages, they ar
     for (const char* name : {"a", "b", "c", "d"}) chat.world.sessions->end_session(name);
     CHECK(chat.world.pool().pages_free() == chat.world.pool().pages());
   }
+}
+
+TEST_CASE("what is computed ahead counts as its tenant's, also where a picture names none") {
+  const std::string by_picture = GENERATE("one", "");
+  Chat chat(64, 64, 32);
+  for (int n = 0; n < pictures; ++n) {
+    chat.show(n, "a", 1, by_picture);
+    chat.world.run();
+  }
+  const ChatSession& session = chat.session();
+  CHECK(session.sequence.tokens() >= chat::ReadsAhead::rows_least);
+  CHECK(chat.held_by("one") == (by_picture.empty() ? 0 : session.sequence.pages().size()));
+  const FakeActivation& asked = chat.ask(question, "a", 1, "one");
+  chat.world.run();
+  CHECK(chat.world.ended.back().result.ok());
+  CHECK(said(asked) == whole().answer);
+  // Nobody's rows are not the tenant's.
+  CHECK((chat.rows == whole().rows) == !by_picture.empty());
+  CHECK(chat.held_by("one") == session.sequence.pages().size());
+  Chat small(64, 64, 8);
+  for (int n = 0; n < pictures; ++n) {
+    small.show(n, "a", 1, by_picture);
+    small.world.run();
+  }
+  small.ask(question, "a", 1, "one");
+  small.world.run();
+  REQUIRE_FALSE(small.world.ended.back().result.ok());
+  CHECK(
+      small.world.ended.back().result.error().message.starts_with("the tenant 'one' has no more"));
+}
+
+TEST_CASE("another tenant's call is refused amid a message, which goes on as if it had not come") {
+  const bool shows = GENERATE(false, true);
+  Chat chat(64, 4, 32);
+  for (int n = 0; n < pictures; ++n) chat.show(n, "a", 1, "one");
+  while (chat.session().pending.pictures.size() < pictures) chat.step(1);
+  chat.step(2);
+  const std::size_t before = chat.world.ended.size();
+  const FakeActivation& other =
+      shows ? chat.show(0, "a", 2, "two") : chat.ask("And then?", "a", 2, "two");
+  chat.step(1);
+  REQUIRE(chat.world.ended.size() == before + 1);
+  CHECK(chat.world.ended.back().activation == &other);
+  CHECK(chat.world.ended.back().result.error().code == ErrorCode::invalid_argument);
+  CHECK(chat.session().pending.pictures.size() == pictures);
+  const FakeActivation& rest = chat.ask("And then?", "a", 2, "one");
+  chat.step(1);
+  CHECK(chat.world.ended.back().activation == &rest);
+  CHECK(chat.world.ended.back().result.error().code == ErrorCode::cancelled);
+  const FakeActivation& asked = chat.ask(question, "a", 1, "one");
+  chat.world.run();
+  const Whole undisturbed = whole(4);
+  CHECK(said(asked) == undisturbed.answer);
+  CHECK(chat.rows == undisturbed.rows);
 }
 
 }  // namespace reading_ahead

@@ -4,6 +4,7 @@
 
 #include "chat_world.h"
 #include "roles/language_model.h"
+#include "roles/tenant.h"
 
 using namespace sluice;
 
@@ -173,4 +174,29 @@ TEST_CASE("an answer that nobody goes on with gives its pages to others after a 
   for (std::uint64_t call = 1; call <= 4; ++call)
     sessions.end_session("session " + std::to_string(call));
   CHECK(split.world.pool().pages_free() == split.world.pool().pages());
+}
+
+TEST_CASE("an answer that waits to be gone on with is not given up for another tenant's call") {
+  const auto want = answers();
+  Split split(24);
+  FakeActivation first = prompt("prefill", 1), decode = asked("decode", 1);
+  split.reader->admit(first);
+  while (split.reader->busy()) split.reader->step(split.read);
+  auto* const text = new Payload;
+  text->type = ValueType::text;
+  text->text = "And then?";
+  add_tenant("two", text->attributes);
+  FakeActivation theirs("prefill", "session 1");
+  theirs.call_number = 9;
+  theirs.give("text", PayloadRef(text));
+  split.reader->admit(theirs);
+  while (split.reader->busy()) split.reader->step(split.read);
+  REQUIRE(split.read.size() == 2);
+  CHECK(split.read.back().result.error().code == ErrorCode::invalid_argument);
+  decode.give("prefix", first.frames.at(0).second);
+  split.writer->admit(decode);
+  while (split.writer->busy()) split.writer->step(split.written);
+  REQUIRE(split.written.size() == 1);
+  CHECK(split.written.back().result.ok());
+  CHECK(said(decode) == want.at(1));
 }

@@ -14,6 +14,7 @@
 #include "roles/saved_message.h"
 #include "roles/tenant.h"
 #include "runtime/node/history_store.h"
+#include "scenes_world.h"
 #include "tests/dataplane/invariants.h"
 
 using namespace sluice;
@@ -298,6 +299,44 @@ TEST_CASE("what a tenant needs it takes of its own sessions first, and others ke
   CHECK_FALSE(world.say(words(16, "so"), "b", "one", 24).starts_with("the tenant"));
   CHECK(rows_of("z") == others);
   CHECK(rows_of("a") == 0);
+}
+
+TEST_CASE(
+    "what an encoder makes of a picture is of the picture's tenant, and so is a turn with it") {
+  ScenesWorld world;
+  world.kv().pool().limit_tenants(32);
+  FakeActivation encode("encode", "s");
+  auto* const image = new Payload;
+  image->type = ValueType::image;
+  image->tensor = Tensor::zeros(Dtype::u8, {32, 32, 3}).value();
+  add_tenant("one", image->attributes);
+  encode.give("image", PayloadRef(image));
+  REQUIRE(world.vision->run(encode).ok());
+  const PayloadRef features = encode.frames.at(0).second;
+  CHECK(tenant_of(*features).value() == "one");
+
+  FakeActivation shown("generate", "s");
+  shown.give("features", features);
+  world.model->admit(shown);
+  world.run();
+  const std::size_t read = world.sequence().tokens();
+  REQUIRE(read > 0);
+  CHECK(world.kv().pool().tenant_room("one")->held == world.sequence().pages().size());
+  const FakeActivation& refused = world.say("what color is the circle", 2);
+  world.run();
+  CHECK_FALSE(world.well(refused));
+  CHECK(world.sequence().tokens() == read);
+
+  const Payload& hidden = *refused.input("hidden");
+  auto attributes = hidden.attributes;
+  add_tenant("one", attributes);
+  FakeActivation asked("generate", "s");
+  asked.give("hidden", make_tensor(hidden.tensor, std::move(attributes)));
+  world.model->admit(asked);
+  world.run();
+  CHECK(world.well(asked));
+  CHECK(world.sequence().tokens() > read);
+  CHECK(world.kv().pool().tenant_room("one")->held == world.sequence().pages().size());
 }
 
 }  // namespace tenants

@@ -69,7 +69,7 @@ class KvPages {
   void truncate(KvSequence& sequence, std::size_t tokens);
   /// Forgets all, reservations too.
   void release(KvSequence& sequence);
-  /// Its pages count as the tenant's, where the table is here. One that has begun is as it was.
+  /// Its pages count as the tenant's, where the table is here. One that has pages is as it was.
   void belong(KvSequence& sequence, std::string_view tenant);
   /// As `PageTable::limit_tenants`, where the table is here.
   void limit_tenants(std::size_t pages);

@@ -1,9 +1,8 @@
 // Which cgroup can hold a role host's memory, what is written to it, and what its counters say of a
 // death. Pure: texts of the kernel's files in, decisions out.
 //
-// A cgroup is the kernel's group of processes with limits of their own. Its two versions may be
-// there at once; the memory controller is in one of them. Thread: any. Units: bytes. Source: the
-// kernel's documents cgroup-v2.rst and cgroup-v1/memory.rst, cgroups(7).
+// What a cgroup is: base/own_cgroup.h. Thread: any. Units: bytes. Source: the kernel's documents
+// cgroup-v2.rst and cgroup-v1/memory.rst, cgroups(7).
 #pragma once
 
 #include <sys/types.h>

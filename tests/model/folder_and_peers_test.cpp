@@ -16,6 +16,7 @@
 #include "base/crc32c.h"
 #include "base/random.h"
 #include "engine/storage/kept_pool.h"
+#include "made_pages.h"
 #include "tests/peer_hub.h"
 #include "tests/scratch_folder.h"
 
@@ -23,32 +24,10 @@ using namespace sluice;
 
 namespace {
 
-constexpr std::size_t tokens_per_page = 4;
-const KvShape shape{.layers = 2, .row = 4, .page_tokens = tokens_per_page};
+using namespace made_pages;
+
 constexpr std::uint64_t folder_bytes = 8U << 20U;
 constexpr std::int64_t ms = 1'000'000;
-
-RowsOrigin origin() {
-  RowsOrigin made;
-  made.model = "a model";
-  return made;
-}
-
-/// A history of so many pages and one token more; the shorter ones of a seed begin the longer.
-std::vector<std::int32_t> history(std::uint64_t seed, std::size_t pages) {
-  SplitMix64 random(seed);
-  std::vector<std::int32_t> tokens(pages * tokens_per_page + 1);
-  for (auto& token : tokens) token = static_cast<std::int32_t>(random.next() % 1000);
-  return tokens;
-}
-
-/// What a page of this key holds, wherever it is.
-std::vector<std::byte> content(const PageKey& key) {
-  SplitMix64 random(key.words[0] ^ key.words[3]);
-  std::vector<std::byte> bytes(shape.page_bytes());
-  for (std::byte& byte : bytes) byte = static_cast<std::byte>(random.next());
-  return bytes;
-}
 
 /// Of one machine, over its restarts.
 struct Disk {

@@ -32,7 +32,7 @@ MUTANTS = [
     ("K2 a pulled page's bytes are not checked", "dataplane/page_puller.cpp",
      "  if (copy_with_crc32c(page.content, place->data()) != page.head.crc32c) {\n",
      "  if (copy_with_crc32c(page.content, place->data()) == 0 && false) {\n", None),
-    ("K2 what was read where it stands is not verified", "dataplane/page_reads.cpp",
+    ("K2 what was read where it stands is not verified", "dataplane/page_puller_reads.cpp",
      "  } else if (!*is_whole) {\n", "  } else if (false) {\n", None),
     ("K3 a page that is given up keeps its generation", "dataplane/page_table.cpp",
      ".generation = state.generation + 1};", ".generation = state.generation};", None),
@@ -93,7 +93,7 @@ MUTANTS = [
      "  it->second.copied_from.clear();  // it made its copies before it asked again\n", "", None),
     ("K15 an offer that is withdrawn is there still", "dataplane/page_manager.cpp",
      "  client.offers.erase(withdraw.token);\n", "", None),
-    ("K16 a page that a region has not is read", "dataplane/page_reads.cpp",
+    ("K16 a page that a region has not is read", "dataplane/page_puller_reads.cpp",
      " || place.page >= pages)", ")", None),
     ("K17 a tenant's own cache stays where it may have no more", "dataplane/page_table.cpp",
      "  while (tenants_.is_over(tenant, count)) {", "  while (false) {", None),
@@ -125,7 +125,7 @@ MUTANTS = [
      "pages_.push_back({next_, page, told});", None),
     ("N7 preloads take all that tasks have used", "dataplane/page_preloads.cpp",
      "  if (left <= 0 && refusals_ < tries_after) {\n", "  if (false) {\n", None),
-    ("K16 the region of an earlier life is read", "dataplane/page_reads.cpp",
+    ("K16 the region of an earlier life is read", "dataplane/page_puller_reads.cpp",
      "region.incarnation == it->second.incarnation &&", "region.pages > 0 &&", None),
 ]
 

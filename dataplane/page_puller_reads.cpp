@@ -1,4 +1,4 @@
-// The part of a pull that reads pages where they stand.
+// The part of `PagePuller` that reads pages where they stand.
 #include <algorithm>
 #include <utility>
 

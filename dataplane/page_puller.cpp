@@ -151,12 +151,12 @@ void PagePuller::take_found(PeerLife from, const Found& found) {
     const auto asked = pull.finds.find(found.id);
     if (asked == pull.finds.end() || asked->second != from) continue;
     pull.finds.erase(asked);
-    return count(id, pull, from, std::min<std::size_t>(found.pages, pull.keys.size()));
+    return take_count(id, pull, from, std::min<std::size_t>(found.pages, pull.keys.size()));
   }
   ++stale_;
 }
 
-void PagePuller::count(std::uint64_t id, Pull& pull, PeerLife peer, std::size_t pages) {
+void PagePuller::take_count(std::uint64_t id, Pull& pull, PeerLife peer, std::size_t pages) {
   if (pages > pull.found) {
     pull.found = pages;
     pull.peer = peer;
@@ -248,7 +248,7 @@ void PagePuller::take_end(PeerLife from, const End& answer, std::int64_t now) {
   it->second.end = answer;
   const auto at = pulls_.find(it->second.pull);
   if (at != pulls_.end() && at->second.finds.erase(answer.id) > 0)
-    return count(at->first, at->second, from, it->second.got);
+    return take_count(at->first, at->second, from, it->second.got);
   const bool is_early = at != pulls_.end() && !at->second.is_fetching;
   if (it->second.reading == 0 && !is_early) finish(it, now);
 }

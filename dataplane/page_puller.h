@@ -205,7 +205,7 @@ class PagePuller {
   }
   void take_found(PeerLife peer, const pages::Found& found);
   /// Of those that were asked how many there are, one has so many.
-  void count(std::uint64_t id, Pull& pull, PeerLife peer, std::size_t pages);
+  void take_count(std::uint64_t id, Pull& pull, PeerLife peer, std::size_t pages);
   void take_page(PeerLife peer, Held page, std::int64_t now);
   /// Where it goes, if it is what was asked for. False: the pull has ended.
   bool put(const Question& question, const pages::PageContent& page, std::int64_t now);

@@ -4,12 +4,13 @@
 // pages out of a lease, rows that there is room for, cuts, forks, releases. These are told with the
 // next question, or by `flush`. Where the lease has too few pages, `run` of them are leased at once
 // if there are so many, and what a sequence gives back is leased again, up to two runs, so most
-// forwards ask nothing. Copies are made by whoever has the sequence,
-// at once, before anything else is asked. When the manager is gone, or says what cannot be,
-// everything that needs it fails from then on. Thread: one. Owns: numbers of sequences; `port` is
-// borrowed. Units: rows (tokens), pages. Errors: exhausted, and nothing is changed; unavailable
-// (the manager is gone); corrupt (what it says cannot be). Cost: constant time and no allocation
-// where there is room.
+// forwards ask nothing. Copies are made by whoever has the sequence, at once, before anything else
+// is asked. When the manager is gone, or says what cannot be, everything that needs it fails from
+// then on.
+//
+// Thread: one. Owns: numbers of sequences; `port` is borrowed. Units: rows (tokens), pages. Errors:
+// exhausted, and nothing is changed; unavailable (the manager is gone); corrupt (what it says
+// cannot be). Cost: constant time and no allocation where there is room.
 #pragma once
 
 #include <memory>

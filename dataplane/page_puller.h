@@ -4,16 +4,16 @@
 // that is worth it; some pages in flight until all are there. It ends once, with one status,
 // whatever the peers do: answer late, wrongly, in part, or never. Each page is compared with what
 // was asked for (peer, incarnation, place, key, length) and its CRC-32C with its content; the first
-// that differs ends the pull. Peers that failed are left alone for a while. Where a peer's pages
-// stand in memory that this side can read, it asks for their places and reads them there, each with
-// the stamp behind it (`PageRegion`); one that was given up meanwhile is a miss, and that way is
-// left for a while. Who may well have the pages is asked for the first places at once, with the
-// question how many there are; or, where that is all of them, instead of it. Of small pages that
-// cannot be copied from where they stand it is asked for the content so. Each page goes where the
-// caller says, which is looked at by nobody before the page was checked there. What comes for a
-// pull that has ended is dropped, and counts as in flight until it has come: a slow way to a peer
-// is not filled with more. Thread: one. Units: bytes; nanoseconds of a clock that only rises.
-// Source: omni-flow, section 4.2 (search, transfer, release).
+// that differs ends the pull. Peers that failed are left alone for a while. Each page goes where
+// the caller says, which nobody looks at before it was checked there. What comes for a pull that
+// has ended is dropped, and counts as in flight until then: a slow way is not filled with more.
+// - Memory of a peer that this side can read: it asks for places instead of content, and reads the
+//   pages there, each with the stamp behind it (`PageRegion`). One that was given up meanwhile is a
+//   miss, and for a while that peer's pages come in messages.
+// - Early, beside the question how many pages there are, or instead of it where those are all: who
+//   is likely to have them is asked for the first places; of few small pages, unless this side can
+//   copy them from where they stand, for the content.
+// Thread: one. Units: bytes; nanoseconds of a clock that rises. Source: omni-flow, section 4.2.
 #pragma once
 
 #include <map>

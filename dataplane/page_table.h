@@ -1,15 +1,18 @@
 // Which page holds what, who uses it, and which goes when there is no room: a
 // state machine without the bytes.
 //
-// A page is private while its owner fills it, and published under its key once
-// it is full; published pages are never written again. Who writes into a page
-// that others see, or that is published, gets a copy of it: an effect for
-// whoever keeps the bytes. A published page that nobody uses stays as cache
-// until a policy gives it up, leaves of the prefix tree first. A page is its tenant's
-// (`PageTenants`): of the page that it follows, else of the sequence that has written it. No tenant
-// ever has more pages than its quota: where it may have no more its own cache goes first. Thread:
-// one. Owns: page numbers. Units: rows (tokens). Errors: `exhausted`, and nothing is changed. Cost:
-// constant time for a page; no allocation in the steady state, sequences' own lists aside.
+// A page is private while its owner fills it, and published under its key once it is full;
+// published pages are never written again. Who writes into a page that others see, or that is
+// published, gets a copy of it: an effect for whoever keeps the bytes. A published page that nobody
+// uses stays as cache until a policy gives it up, leaves of the prefix tree first.
+//
+// Whose a page is (`PageTenants`): the tenant's whose page it follows, else that of the sequence
+// that has written it. No tenant ever has more pages than its quota: where it may have no more its
+// own cache goes first.
+//
+// Thread: one. Owns: page numbers. Units: rows (tokens). Errors: `exhausted`, and nothing is
+// changed. Cost: constant time for a page; no allocation in the steady state, sequences' own lists
+// aside.
 #pragma once
 
 #include <memory>
@@ -42,8 +45,8 @@ class PageTable;
 /// Whose a sequence is.
 struct PageOwner {
   std::string_view tenant{};  // empty: nobody's
-  /// Its pages are the tenant's from when they are published on: who reads them from elsewhere has
-  /// places for them first.
+  /// Its pages count as the tenant's only once they are published, and not from when they are
+  /// taken: so whoever brings pages from a disk or another machine has places for them before.
   bool once_published = false;
 };
 
@@ -115,7 +118,7 @@ class PageTable {
                 std::string_view tenant = {}) const;
   /// The longest resident prefix of `keys`: the number of its pages.
   std::uint32_t match(std::span<const PageKey> keys) const;
-  /// Of those that these name, the pages of tenants that nobody uses.
+  /// How many of these pages are cache of some tenant: it has them, and nobody uses them.
   std::uint32_t unused_by_tenants(std::span<const PageKey> keys) const;
   bool has(const PageKey& key) const { return find(key) != no_page; }
   /// The keys from its root to this page. None: it is not there.
@@ -190,6 +193,7 @@ class PageTable {
   bool must_copy(Page page) const {
     return pages_[page].references > 1 || pages_[page].is_published;
   }
+  /// Whether it may be given up has changed, or may have. `is_next`: as of `PageTenants::set_leaf`.
   void hold(Page page, bool is_next = false) {
     held_[page] = pages_[page].references > 0 || pages_[page].children > 0;
     if (tenants_.are_known())
@@ -212,7 +216,7 @@ class PageTable {
   std::unique_ptr<EvictionPolicy> policy_;
   HitWatch watch_;
   std::vector<State> pages_;
-  std::vector<std::uint8_t> held_;
+  std::vector<std::uint8_t> held_;  // by page; not 0: it may not be given up now
   std::vector<Page> free_;
   KeyTable index_;
   PageTenants tenants_;

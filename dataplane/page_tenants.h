@@ -32,7 +32,8 @@ struct TenantPages {
   std::uint32_t held() const { return pages - cached; }
 };
 
-/// What one tenant may have of a pool, and holds: not its cache, which goes for what it wants.
+/// What one tenant may have of a pool, and what it holds. Its cache is not held: that goes where it
+/// wants more.
 struct TenantRoom {
   std::uint32_t quota = 0, held = 0;
   std::uint32_t free() const { return quota > held ? quota - held : 0; }
@@ -94,7 +95,8 @@ class PageTenants {
   Slot next_leaf(TenantNumber tenant) const { return leaves_ ? leaves_->front(tenant) : no_slot; }
 
   TenantPages pages_of(TenantNumber tenant) const;
-  /// Of who has none, or shares its number: as much as is known.
+  /// One that is not known: zeros, or, where all numbers are taken, what those that share the last
+  /// one have together.
   TenantPages pages_of(std::string_view name) const;
   /// Those that have pages, by name, and what all of them have.
   std::vector<TenantPages> all() const;

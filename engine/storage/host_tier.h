@@ -31,10 +31,10 @@ class HostTier final : public PageSource, private PageWatcher {
 
   struct Counts {
     std::uint64_t lowered = 0, raised = 0;  // pages
-    // Pages that were given up before they were copied down, or are of a chain that is longer than
-    // the host, behind what it has room for.
+    // Pages that were given up before they were copied down, or stand so far back in their chain
+    // that the host has no room for them.
     std::uint64_t missed = 0;
-    std::uint64_t not_worth = 0;            // prompts for which computing is quicker
+    std::uint64_t not_worth = 0;  // prompts for which computing is quicker
   };
 
   /// Borrows all. `pages` and `host` have one shape and one secret. `below`: where pages may be
@@ -79,7 +79,7 @@ class HostTier final : public PageSource, private PageWatcher {
     bool is_rising = false;  // what it lacks
     bool is_over = false;    // whatever is there now it goes on with
   };
-  /// Pages [first, ...) of a chain, from `from` of the host to `to`.
+  /// Pages on their way up: those of a chain from `first` on, out of the host's `from` into `to`.
   struct Rise {
     std::vector<PageKey> keys;
     std::size_t first = 0;
@@ -87,7 +87,7 @@ class HostTier final : public PageSource, private PageWatcher {
     std::int64_t began = 0;
     bool is_beside = false;  // of other work, which its time says nothing about
   };
-  /// The same down.
+  /// The same down: out of the device's `from`, in their order, into `to`.
   struct Lowering {
     std::vector<PageKey> keys;
     std::size_t first = 0;

@@ -1,5 +1,9 @@
 // One pull of pages from another machine, as the pool that they are for knows it: for a task, or
 // before anybody asks for them.
+//
+// Of its chain the pages before `begin` were in memory when it was begun, those before `next` have
+// come since, and those from there to `end` are still to come. Thread: the pool's owner. Units:
+// nanoseconds of a clock that only rises.
 #pragma once
 
 #include <cstdint>
@@ -19,13 +23,14 @@ struct KvFetch {
   std::vector<PageKey> keys = {};
   std::string tenant = {};                   // whose pages they are; empty: nobody's
   std::size_t begin = 0, next = 0, end = 0;  // pages; end: as far as a peer has them
-  std::optional<double> per_token = {};
-  std::uint64_t pull = 0;    // 0: it waits for that of another
-  std::uint64_t behind = 0;  // that one
-  std::int64_t asked = 0, began = 0;
-  std::size_t glances = 0;             // polls that did not wait since it began
+  std::optional<double> per_token = {};      // what computing one costs; none: not known
+  std::uint64_t pull = 0;                    // 0: none, for it waits for that of another
+  std::uint64_t behind = 0;                  // the pull of another that it waits for; 0: none
+  std::int64_t asked = 0, began = 0;         // the question who has them; the pull of their content
+  // Polls that did not wait since it began: before each but the first a forward may run.
+  std::size_t glances = 0;
   std::optional<PeerLife> first = {};  // whom it asks first
-  PeerLife peer = {};
+  PeerLife peer = {};                  // who has them
   bool is_over = false;
   bool asks_index = false;                       // and waits for its answer
   bool is_indexed = false;                       // the index was asked

@@ -69,8 +69,8 @@ class KvTier final : public PageSource {
     Sequence there = {};                                  // the pages before `next`, held
     std::size_t begin = 0, next = 0, asked = 0, end = 0;  // pages
     std::int64_t began = 0;
-    std::size_t glances =
-        0;  // polls that did not wait: before each but the first a forward may run
+    // Polls that did not wait: before each but the first a forward may run.
+    std::size_t glances = 0;
   };
   struct Unwritten {
     Page page = no_page;

@@ -1,4 +1,5 @@
 // How many pages may still come into a pool for one tenant, beside those that are on their way.
+// Thread: the pool's owner; no state.
 #pragma once
 
 #include <algorithm>

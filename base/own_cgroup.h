@@ -26,12 +26,13 @@ Result<std::string> own_cgroup(CgroupVersion version, std::string_view cgroups,
 /// What stands in a file of the kernel's, which says nothing of its size. Empty: it cannot be read.
 std::string kernel_text(const std::string& path);
 
-/// What the cgroup of a role host of ours is named like. Its limit is of what the host touches.
+/// What the name of a role host's cgroup begins with.
 inline constexpr std::string_view host_cgroup_prefix = "sluice-host-";
 
-/// The least limit of that cgroup and those that it is in, as far as they are seen, but of those of
-/// role hosts: what these map may be more, and is another process's in part. None: there is none.
-/// `text_of`: as `kernel_text`.
+/// The least limit of this process' cgroup and of those above it, as far as they can be seen. Those
+/// of role hosts do not count: their limit is of what the host touches, and what it maps may be
+/// more, for a part of that is another process's. None: there is no limit. `text_of`: as
+/// `kernel_text`.
 std::optional<std::uint64_t> memory_limit(
     const std::function<std::string(const std::string&)>& text_of);
 

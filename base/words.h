@@ -1,4 +1,4 @@
-// Words and numbers in the texts that a kernel writes. Thread: any.
+// Words and numbers in the texts that a kernel writes. Thread: any; no state.
 #pragma once
 
 #include <algorithm>
@@ -10,7 +10,7 @@
 
 namespace sluice {
 
-/// Between any of `at`; none is empty.
+/// The parts of the text between characters of `at`, without empty ones. Views of it.
 inline std::vector<std::string_view> split(std::string_view text, std::string_view at) {
   std::vector<std::string_view> parts;
   while (!text.empty()) {
@@ -26,7 +26,7 @@ inline bool has_word(std::string_view text, std::string_view word, std::string_v
   return std::ranges::find(words, word) != words.end();
 }
 
-/// None: it is anything else, or too large.
+/// The text as a decimal number, all of it. None: it is anything else, or too large for `N`.
 template <typename N>
 std::optional<N> whole_number(std::string_view text) {
   N number = 0;

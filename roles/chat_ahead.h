@@ -4,9 +4,10 @@
 // the pieces that are to come (the history where its pages are gone, what the template says, the
 // pictures that are here) decides rows already, so these are computed meanwhile, and the answer
 // begins behind them. It is the answer of a message that comes whole, by the rounding of sums.
-// A message's first piece, and one that shows pictures, ends when this does, or when its session's
-// next piece is taken. Thread: the role's, whose turn of the engine it is. Source: omni-flow,
-// section 5.1 (segments that are computed as soon as their frames arrive).
+// Only a message's first piece, and each that shows pictures, begins a read; its activation ends
+// when the read does, or when its session's next piece is taken. Thread: the role's, whose turn of
+// the engine it is. Source: omni-flow, section 5.1 (segments that are computed as soon as their
+// frames arrive).
 #pragma once
 
 #include <cstdint>
@@ -23,8 +24,8 @@ namespace sluice::chat {
 
 class ReadsAhead {
  public:
-  /// Fewer are left to the answer: a forward for them alone costs what it spares. So is less than
-  /// this part of the prompt, whose rows are all laid out for it.
+  /// Fewer rows are left to the answer: a forward for them alone costs what it spares. So is less
+  /// than one row of `part_least` of the prompt, whose rows are all laid out for it.
   static constexpr std::size_t rows_least = 64, part_least = 32;
 
   ReadsAhead(ChatEngine& engine, ChatSessions& sessions, std::string role, bool share_prefixes)

@@ -18,8 +18,8 @@
 namespace sluice {
 
 struct MappedMemoryOptions {
-  std::string
-      socket{};  // absolute; in a folder that only this user enters, which the caller checks
+  /// Its path: absolute, in a folder that only this user enters, which the caller checks.
+  std::string socket{};
   unsigned threads = 0;  // that copy; 0: by the computer's cores
   std::chrono::nanoseconds handshake_most = std::chrono::seconds(3);
 };

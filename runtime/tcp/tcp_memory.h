@@ -24,9 +24,9 @@ struct TcpMemoryOptions {
   unsigned threads = 0;       // of each side; 0: by the computer's cores
   unsigned connections = 0;   // to each region; 0: as many as threads
   std::chrono::nanoseconds handshake_most = std::chrono::seconds(3);
-  /// Amid reads: until an owner has sent another whole one, or 64 KiB of it; and without taking a
-  /// byte, of a reader, which may do something else.
+  /// A reader gives an owner up that has not sent another whole read, or 64 KiB of it, for so long.
   std::chrono::nanoseconds silence_most = std::chrono::seconds(5);
+  /// An owner ends a reader that takes no byte of what it has asked for; it may do something else.
   std::chrono::nanoseconds reader_silence_most = std::chrono::seconds(30);
 };
 

@@ -76,8 +76,8 @@ class Serving {
   Secret secret_{};
   std::shared_ptr<const Region> region_;
   std::deque<Owed> waiting_;
+  std::size_t said_ = 0;           // bytes of the first of these that were sent, or sealed
   std::vector<std::byte> answer_;  // its length first; empty: none is under way
-  std::size_t said_ = 0;  // bytes of the first of them
   std::optional<Cipher> opens_, seals_;
   std::vector<std::byte> out_;           // welcome; records
   std::size_t out_size_ = 0, sent_ = 0;  // of `out_`

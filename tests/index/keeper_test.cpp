@@ -12,6 +12,7 @@
 #include "dataplane/page_index.h"
 #include "runtime/redis/index_keeper.h"
 #include "runtime/redis/page_index.h"
+#include "tests/locked_index.h"
 #include "tests/redis_server.h"
 #include "tests/scratch_folder.h"
 
@@ -29,11 +30,11 @@ PageKey key_of(std::uint64_t page) {
 PageIndex::Instant now() { return std::chrono::steady_clock::now().time_since_epoch(); }
 
 /// A machine with the pages 1, 2, ... each behind the one before.
-class Machine final : private IndexClient {
+class Machine final : private LockedIndex {
  public:
   Machine(const RealServer& server, std::uint32_t number, std::uint32_t life = 1,
           const std::string& user = "default")
-      : index_({"sluice:laptop:pages:7", {number, life}, lease, "data"}) {
+      : LockedIndex({"sluice:laptop:pages:7", {number, life}, lease, "data"}) {
     IndexOptions options;
     options.address = server.address();
     options.shown = "the test's";
@@ -98,30 +99,6 @@ class Machine final : private IndexClient {
   }
 
  private:
-  std::optional<IndexQuestion> ask(Instant at) override {
-    const std::lock_guard lock(mutex_);
-    return index_.ask(at);
-  }
-  Instant due() const override {
-    const std::lock_guard lock(mutex_);
-    return index_.due();
-  }
-  void answered(std::uint64_t number, const std::vector<std::string>& words, Instant at) override {
-    const std::lock_guard lock(mutex_);
-    index_.answered(number, words, at);
-  }
-  void refused(std::uint64_t number, const std::string& why, Instant at) override {
-    const std::lock_guard lock(mutex_);
-    index_.refused(number, why, at);
-  }
-  void broke(const std::string& why, Instant at) override {
-    const std::lock_guard lock(mutex_);
-    index_.broke(why, at);
-  }
-  std::vector<std::string> farewell() const override { return index_.farewell(); }
-
-  mutable std::mutex mutex_;
-  PageIndex index_;
   std::vector<std::string> notices_;
   std::uint64_t pages_ = 0, asked_ = 0;
   std::chrono::steady_clock::duration slowest_{};

@@ -16,6 +16,7 @@
 #include "runtime/redis/registry_keeper.h"
 #include "runtime/zmq/forwarded_streams.h"
 #include "runtime/zmq/stream_forwarder.h"
+#include "tests/locked_index.h"
 #include "tests/redis_server.h"
 #include "tests/scratch_folder.h"
 #include "tests/zmq/machines.h"
@@ -107,10 +108,10 @@ std::size_t open_descriptors() {
 }
 
 /// A machine's pages in the index.
-class Pages final : private IndexClient {
+class Pages final : private LockedIndex {
  public:
   Pages(const Far& far, std::uint32_t machine)
-      : index_({"sluice:laptop:pages:7", {machine, 1}, lease, "data"}) {
+      : LockedIndex({"sluice:laptop:pages:7", {machine, 1}, lease, "data"}) {
     IndexOptions options;
     options.address = far.address(machine);
     options.shown = "the server of machine 'talk'";
@@ -154,30 +155,6 @@ class Pages final : private IndexClient {
 
  private:
   static Instant steady() { return std::chrono::steady_clock::now().time_since_epoch(); }
-  std::optional<IndexQuestion> ask(Instant at) override {
-    const std::lock_guard lock(mutex_);
-    return index_.ask(at);
-  }
-  Instant due() const override {
-    const std::lock_guard lock(mutex_);
-    return index_.due();
-  }
-  void answered(std::uint64_t number, const std::vector<std::string>& words, Instant at) override {
-    const std::lock_guard lock(mutex_);
-    index_.answered(number, words, at);
-  }
-  void refused(std::uint64_t number, const std::string& why, Instant at) override {
-    const std::lock_guard lock(mutex_);
-    index_.refused(number, why, at);
-  }
-  void broke(const std::string& why, Instant at) override {
-    const std::lock_guard lock(mutex_);
-    index_.broke(why, at);
-  }
-  std::vector<std::string> farewell() const override { return index_.farewell(); }
-
-  mutable std::mutex mutex_;
-  PageIndex index_;
   std::uint64_t asked_ = 0;
   std::unique_ptr<IndexPort> keeper_;
 };

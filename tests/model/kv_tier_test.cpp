@@ -10,11 +10,11 @@
 #include <utility>
 
 #include "answer_all.h"
-#include "base/random.h"
 #include "engine/family/model.h"
 #include "engine/storage/kept_pool.h"
 #include "engine/storage/storage_clock.h"
 #include "engine/tasks/generator.h"
+#include "made_prompts.h"
 #include "tests/directories.h"
 #include "tests/scratch_folder.h"
 
@@ -32,30 +32,9 @@ struct Scratch : ScratchFolder {
   std::string pages() const { return path() + "/pages"; }
 };
 
-/// Prompts with common beginnings, under the name of a model.
+/// Under the name of a model.
 std::vector<Generation> requests(const Model& model, const std::string& name) {
-  std::vector<Generation> made;
-  SplitMix64 random(4);
-  for (std::uint64_t id = 0; id < 18; ++id) {
-    Generation one;
-    one.id = id;
-    one.options.tokens_max = 3 + random.next() % 9;
-    one.options.sampling.temperature = id % 3 == 0 ? 0.8F : 0;
-    one.options.seed = id;
-    SplitMix64 begin(id % 2), rest(random.next() % 4);
-    for (int i = 0; i < 22; ++i) one.history.push_back(static_cast<int>(begin.next() % 128));
-    for (std::uint64_t i = 0; i < 3 + 5 * (id % 3); ++i)
-      one.history.push_back(static_cast<int>(rest.next() % 128));
-    one.origin.model = name;
-    if (id % 5 == 4) {
-      one.history.resize(23);
-      one.origin.block = one.history.size();
-      one.mask = Mask::block;
-    }
-    model.text().embed(one.history, one.rows);
-    made.push_back(std::move(one));
-  }
-  return made;
+  return testing::made_prompts(model, name, 18);
 }
 
 struct Outcome {

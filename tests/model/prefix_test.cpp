@@ -8,11 +8,11 @@
 #include <sstream>
 
 #include "answer_all.h"
-#include "base/random.h"
 #include "engine/checkpoint/identity.h"
 #include "engine/picture/image_file.h"
 #include "engine/tasks/chat_model.h"
 #include "engine/tasks/shared_prefix.h"
+#include "made_prompts.h"
 #include "tests/directories.h"
 #include "tests/scratch_folder.h"
 
@@ -29,30 +29,9 @@ std::string read(const std::string& path) {
   return text.str();
 }
 
-/// Prompts with a common beginning, some the same, some with rows that see each other.
 std::vector<Generation> requests(const Model& model, bool share) {
-  std::vector<Generation> made;
-  SplitMix64 random(4);
-  for (std::uint64_t id = 0; id < 24; ++id) {
-    Generation one;
-    one.id = id;
-    one.options.share_prefix = share;
-    one.options.tokens_max = 3 + random.next() % 9;
-    one.options.sampling.temperature = id % 3 == 0 ? 0.8F : 0;
-    one.options.seed = id;
-    SplitMix64 begin(id % 2), rest(random.next() % 4);
-    for (int i = 0; i < 22; ++i) one.history.push_back(static_cast<int>(begin.next() % 128));
-    for (std::uint64_t i = 0; i < 3 + 5 * (id % 3); ++i)
-      one.history.push_back(static_cast<int>(rest.next() % 128));
-    one.origin.model = "qwen2";
-    if (id % 5 == 4) {
-      one.history.resize(23);  // as others of its kind
-      one.origin.block = one.history.size();
-      one.mask = Mask::block;
-    }
-    model.text().embed(one.history, one.rows);
-    made.push_back(std::move(one));
-  }
+  std::vector<Generation> made = testing::made_prompts(model, "qwen2", 24);
+  for (Generation& one : made) one.options.share_prefix = share;
   return made;
 }
 

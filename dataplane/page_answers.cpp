@@ -36,18 +36,8 @@ void add(const Bytes& message, Bytes& out) {
   end(begun, 0, out);
 }
 
-PageHead head_of(const Ask& ask, std::size_t index, const Hello& self, const ServedPage& page) {
-  return {ask.id,
-          self.incarnation,
-          page.generation,
-          ask.keys[index],
-          static_cast<std::uint32_t>(index),
-          self.page_bytes,
-          page.crc32c};
-}
-
 /// False: it is not there.
-bool add_page(const Ask& ask, std::size_t index, const Hello& self, PageLookup& lookup,
+bool add_page(const Ask& ask, std::uint32_t index, const Hello& self, PageLookup& lookup,
               Bytes& out) {
   const std::size_t before = out.size(), begun = begin(out);
   const std::size_t head_bytes = encode(PageHead{}).size();
@@ -64,24 +54,16 @@ bool add_page(const Ask& ask, std::size_t index, const Hello& self, PageLookup& 
 }
 
 void answer(const Find& find, PageLookup& lookup, Bytes& out) {
-  const auto gone =
-      std::ranges::find_if_not(find.keys, [&](const PageKey& key) { return lookup.has(key); });
-  add(encode(Found{find.id, static_cast<std::uint32_t>(gone - find.keys.begin()), 0}), out);
+  add(encode(Found{find.id, leading_pages(find.keys, lookup), 0}), out);
 }
 
 void answer(const Ask& ask, const Hello& self, PageLookup& lookup, PageServerCounts& counts,
             Bytes& out) {
   std::vector<Place> places;
-  std::uint32_t given = 0;
-  for (; given < ask.keys.size(); ++given) {
-    if (!ask.for_places) {
-      if (!add_page(ask, given, self, lookup, out)) break;
-      continue;
-    }
-    const std::optional<PlacedPage> one = lookup.place(ask.keys[given]);
-    if (!one) break;
-    places.push_back({head_of(ask, given, self, one->served), one->page});
-  }
+  if (ask.for_places) places = places_of(ask, self, lookup);
+  auto given = static_cast<std::uint32_t>(places.size());
+  if (!ask.for_places)
+    while (given < ask.keys.size() && add_page(ask, given, self, lookup, out)) ++given;
   const bool is_all = given == ask.keys.size();
   const End last{ask.id, given, is_all ? End::Status::done : End::Status::missing, 0};
   counts.missing += is_all ? 0 : 1;

@@ -7,6 +7,28 @@ namespace sluice {
 
 using namespace pages;
 
+std::uint32_t pages::leading_pages(std::span<const PageKey> keys, const PageLookup& lookup) {
+  const auto gone =
+      std::ranges::find_if_not(keys, [&](const PageKey& key) { return lookup.has(key); });
+  return static_cast<std::uint32_t>(gone - keys.begin());
+}
+
+PageHead pages::head_of(const Ask& ask, std::uint32_t index, const Hello& self,
+                        const ServedPage& page) {
+  return {ask.id, self.incarnation, page.generation, ask.keys[index],
+          index,  self.page_bytes,  page.crc32c};
+}
+
+std::vector<Place> pages::places_of(const Ask& ask, const Hello& self, PageLookup& lookup) {
+  std::vector<Place> places;
+  for (std::uint32_t index = 0; index < ask.keys.size(); ++index) {
+    const std::optional<PlacedPage> one = lookup.place(ask.keys[index]);
+    if (!one) break;
+    places.push_back({head_of(ask, index, self, one->served), one->page});
+  }
+  return places;
+}
+
 PageServerCounts& PageServerCounts::operator+=(const PageServerCounts& other) {
   pages += other.pages;
   bytes += other.bytes;
@@ -42,9 +64,7 @@ void PageServer::take(PeerLife peer, const Message& message, const PageLookup& l
     return;
   }
   if (const Find* find = std::get_if<Find>(&message)) {
-    const auto end =
-        std::ranges::find_if_not(find->keys, [&](const PageKey& key) { return lookup.has(key); });
-    const auto count = static_cast<std::uint32_t>(end - find->keys.begin());
+    const std::uint32_t count = leading_pages(find->keys, lookup);
     out.push_back({peer, encode(Found{find->id, count, reply(known, 0)})});
   } else if (const Ask* ask = std::get_if<Ask>(&message)) {
     begin(peer, known, *ask, out);
@@ -84,21 +104,6 @@ void PageServer::begin(PeerLife peer, Peer& known, const Ask& ask, std::vector<P
   answers_.push_back({peer, ask, 0});
 }
 
-PageHead PageServer::head_of(const Ask& ask, std::uint32_t index, const ServedPage& page) const {
-  return {ask.id, self_.incarnation, page.generation, ask.keys[index],
-          index,  self_.page_bytes,  page.crc32c};
-}
-
-std::vector<Place> PageServer::places(const Ask& ask, PageLookup& lookup) const {
-  std::vector<Place> places;
-  for (std::uint32_t index = 0; index < ask.keys.size(); ++index) {
-    const std::optional<PlacedPage> one = lookup.place(ask.keys[index]);
-    if (!one) break;
-    places.push_back({head_of(ask, index, one->served), one->page});
-  }
-  return places;
-}
-
 bool PageServer::send_page(const Answer& answer, PageLookup& lookup, std::vector<PeerMessage>& out,
                            const MakeBody& make) const {
   const PageKey& key = answer.ask.keys[answer.sent];
@@ -106,13 +111,13 @@ bool PageServer::send_page(const Answer& answer, PageLookup& lookup, std::vector
     const auto page = lookup.copy(key, {body->data(), body->size()});
     if (page)
       out.push_back(
-          {answer.peer, encode(head_of(answer.ask, answer.sent, *page)), std::move(body)});
+          {answer.peer, encode(head_of(answer.ask, answer.sent, self_, *page)), std::move(body)});
     return page.has_value();
   }
   Bytes message = page_message(self_.page_bytes);
   const std::optional<ServedPage> page = lookup.append(key, message);
   if (!page) return false;
-  write_page_head(head_of(answer.ask, answer.sent, *page), message);
+  write_page_head(head_of(answer.ask, answer.sent, self_, *page), message);
   out.push_back({answer.peer, std::move(message)});
   return true;
 }
@@ -122,7 +127,7 @@ void PageServer::go_on(PageLookup& lookup, std::vector<PeerMessage>& out, const 
   Answer& answer = answers_.front();
   std::vector<Place> told;
   if (answer.ask.for_places) {
-    told = places(answer.ask, lookup);
+    told = places_of(answer.ask, self_, lookup);
     answer.sent = static_cast<std::uint32_t>(told.size());
     counts_.placed += answer.sent;
   } else if (answer.sent < answer.ask.keys.size() && send_page(answer, lookup, out, make)) {

@@ -49,6 +49,19 @@ class PageLookup {
   }
 };
 
+namespace pages {
+
+// What an answer says, by whichever way it goes (`PageServer`, `answer_briefly`).
+
+/// How many leading ones of these are there.
+std::uint32_t leading_pages(std::span<const PageKey> keys, const PageLookup& lookup);
+/// Of the page `index` that is asked for.
+PageHead head_of(const Ask& ask, std::uint32_t index, const Hello& self, const ServedPage& page);
+/// Where those stand that are asked for, as far as they are there.
+std::vector<Place> places_of(const Ask& ask, const Hello& self, PageLookup& lookup);
+
+}  // namespace pages
+
 struct PeerMessage {
   PeerLife peer;
   pages::Bytes bytes;
@@ -118,10 +131,6 @@ class PageServer {
   std::size_t owed_for(const pages::Ask& ask, std::size_t count) const {
     return ask.for_places ? 0 : count * self_.page_bytes;
   }
-  /// Of the page `index` that it asks for.
-  pages::PageHead head_of(const pages::Ask& ask, std::uint32_t index, const ServedPage& page) const;
-  /// As far as they are there.
-  std::vector<pages::Place> places(const pages::Ask& ask, PageLookup& lookup) const;
   /// False: it is not there.
   bool send_page(const Answer& answer, PageLookup& lookup, std::vector<PeerMessage>& out,
                  const MakeBody& make) const;

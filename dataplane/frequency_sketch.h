@@ -1,7 +1,7 @@
 // Estimates how often each key was seen lately: a count-min sketch of four rows that is halved now
 // and then.
 //
-// Bounds: a count saturates at 15. Source: Einziger, Friedman, Manes 2017 (TinyLFU).
+// Thread: one. Bounds: a count saturates at 15. Source: Einziger, Friedman, Manes 2017 (TinyLFU).
 #pragma once
 
 #include <algorithm>

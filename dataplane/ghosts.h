@@ -1,7 +1,7 @@
 // The keys of blocks that went lately, newest first, at most so many: what a policy remembers of
 // them.
 //
-// Cost: constant time, no allocation after construction.
+// Thread: one. Cost: constant time, no allocation after construction.
 #pragma once
 
 #include <algorithm>

@@ -2,8 +2,8 @@
 // block that is used again last goes first (at once, if never again).
 //
 // Source: Belady 1966, with bypass. A child is never used before its parent, so a chain loses its
-// end first and the prefix rule costs nothing. Cost: logarithmic in the capacity; keeps all
-// requests.
+// end first and the prefix rule costs nothing. Thread: one. Units: blocks. Cost: logarithmic in the
+// capacity; keeps all requests.
 #pragma once
 
 #include <cstddef>

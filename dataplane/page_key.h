@@ -4,7 +4,7 @@
 // A key is HMAC-SHA-256 over the parent's key and the page's content, under a
 // secret; the first parent is the scope's: tenant, model, layout and dtype.
 // Whoever lacks the secret can neither guess a key nor make two contents meet.
-// Cost: no allocation for pages of usual sizes; with the processor's SHA
+// Thread: any, once made. Cost: no allocation for pages of usual sizes; with the processor's SHA
 // instructions some 40 ns for each 64 bytes of content and 80 ns a page.
 // Source: RFC 2104.
 #pragma once

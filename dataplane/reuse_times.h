@@ -4,7 +4,7 @@
 // The rank is the Gittins index: the best, over all times to give up, of P(used by then) over the
 // expected time until used or given up. A group leans on the shape that all have in common, scaled
 // by its own ratio; a class on its group, times a factor for each of its details, which is that of
-// all classes with the same detail. Units: milliseconds.
+// all classes with the same detail. Thread: one. Units: milliseconds.
 // Bounds: counts are halved now and then, so old habits fade. Source: Gittins 1979; Aalto, Ayesta,
 // Righter 2009 for the index of an unknown duration.
 #pragma once

@@ -1,8 +1,8 @@
 // Reads a trace of requests in Mooncake's format: one JSON object a line, with `timestamp`
 // (milliseconds) and `hash_ids` (the request's blocks from the root of the prefix tree on).
 //
-// Other members are skipped. Errors: name the line. Bounds: a line of 8 MiB, 65,536 blocks a
-// request, values nested 32 deep; memory is that of one line.
+// Other members are skipped. Thread: one. Errors: name the line. Bounds: a line of 8 MiB, 65,536
+// blocks a request, values nested 32 deep; memory is that of one line.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,5 @@
-// What a message says of how its answer is made.
+// What a message says of how its answer is made, as attributes of its text: numbers, `_milli` in
+// thousandths. Thread: any; no state.
 #pragma once
 
 #include <algorithm>

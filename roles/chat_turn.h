@@ -2,7 +2,7 @@
 // another machine is told.
 //
 // Activations are borrowed until the role has said that they have ended; null: it has.
-// Thread: the role's.
+// Thread: the role's. Units: nanoseconds of a clock that only rises.
 #pragma once
 
 #include <algorithm>
@@ -26,7 +26,7 @@ namespace sluice::chat {
 struct Look {
   PictureInput picture;
   std::unique_ptr<Encoding> encoding;  // under way
-  TaskId id = 0;
+  TaskId id = 0;                       // of that, in the engine
 
   /// What it became is there.
   bool is_ready() const { return picture.pixels.empty(); }
@@ -63,9 +63,9 @@ struct Telling {
   static constexpr std::int64_t patience = 3'000'000'000;
 
   Activation* activation = nullptr;
-  std::uint64_t number = 0;
-  std::uint32_t machine = 0;
-  std::int64_t until = 0;
+  std::uint64_t number = 0;   // `KvPeers::tell`'s
+  std::uint32_t machine = 0;  // whose conversation it is
+  std::int64_t until = 0;     // then it is not waited for any more
 
   /// It has ended: that machine has heard, or will not, of which the call is warned.
   bool is_over(KvPeers& peers, std::int64_t now) const;

@@ -1,7 +1,8 @@
 // What stands in a page store's folder, for a person: nothing is changed, and a process may go on
 // writing there.
 //
-// Errors: as `StoreFolder::look`; a file that cannot be read is a finding. Units: bytes.
+// Errors: as `StoreFolder::look`; a file that cannot be read is a finding. Units: bytes. Thread:
+// any; no state.
 #pragma once
 
 #include <cstdint>

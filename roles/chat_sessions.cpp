@@ -303,7 +303,7 @@ Result<void> ChatSessions::give(std::uint64_t number, Generation generation, Mod
   return {};
 }
 
-/// Besides what is still being read back, and what others wait for.
+/// Whether `more` pages are free besides what is still being read back and what tasks wait for.
 bool ChatSessions::is_free(const Planner& planner, std::size_t more) {
   const std::size_t awaited = more + (source() != nullptr ? source()->pages_awaited() : 0);
   const RoomOfTenant room_of = [this](const std::string& one) { return pages().tenant_room(one); };
@@ -311,8 +311,9 @@ bool ChatSessions::is_free(const Planner& planner, std::size_t more) {
   return awaited <= free && planner.fits(static_cast<std::uint32_t>(free - awaited), room_of);
 }
 
-/// Besides what its tasks want, of what it may have.
-bool ChatSessions::is_tenants(const Planner& planner, const std::string& tenant, std::size_t more) {
+/// Whether the tenant may have `more` pages besides what it holds and what its tasks want.
+bool ChatSessions::is_within_quota(const Planner& planner, const std::string& tenant,
+                                   std::size_t more) {
   const std::optional<TenantRoom> room = pages().tenant_room(tenant);
   return !room.has_value() || planner.wanted_by(tenant) + more <= room->free();
 }
@@ -323,7 +324,7 @@ bool ChatSessions::is_tenants(const Planner& planner, const std::string& tenant,
 /// same.
 bool ChatSessions::make_room(const Planner& planner, std::size_t more) {
   const auto fits = [&] { return is_free(planner, more); };
-  if (planner.waiting() > 0) make_tenants_room(planner);
+  if (planner.waiting() > 0) make_waiting_tenants_room(planner);
   if (fits()) return true;
   if (kept_.peers != nullptr && host_tier_ == nullptr) kept_.peers->drop_preload();
   for (auto& [name, session] : sessions_)
@@ -337,7 +338,7 @@ bool ChatSessions::make_room(const Planner& planner, std::size_t more) {
 /// False: they are too many all the same.
 bool ChatSessions::make_tenant_room(const Planner& planner, const std::string& tenant,
                                     std::size_t more) {
-  const auto fits = [&] { return is_tenants(planner, tenant, more); };
+  const auto fits = [&] { return is_within_quota(planner, tenant, more); };
   if (fits()) return true;
   for (auto& [name, session] : sessions_)
     if (!session.answering && session.tenant == tenant) pages().release(session.sequence);
@@ -346,8 +347,8 @@ bool ChatSessions::make_tenant_room(const Planner& planner, const std::string& t
   return fits();
 }
 
-/// Of those who wait for their own.
-void ChatSessions::make_tenants_room(const Planner& planner) {
+/// Of each tenant some of whose tasks wait for pages.
+void ChatSessions::make_waiting_tenants_room(const Planner& planner) {
   planner.for_tenants_who_wait(
       [&](const std::string& tenant) { (void)make_tenant_room(planner, tenant, 0); });
 }
@@ -365,7 +366,7 @@ bool ChatSessions::go_on_behind(ChatSession& session, Generation& generation,
                                    engine_->model.model().text().shape().positions_max);
   const std::size_t more = pages().missing(said, all - said.tokens());
   const std::string& tenant = generation.options.tenant;
-  if (only_if_free && !(is_free(planner, more) && is_tenants(planner, tenant, more))) {
+  if (only_if_free && !(is_free(planner, more) && is_within_quota(planner, tenant, more))) {
     session.sequence = std::move(said);
     return false;
   }

@@ -197,10 +197,10 @@ class ChatSessions final : public GlobalParam, public SessionKeeper {
   Result<std::unique_ptr<TextEngine>> text_on_gpu(const Model& model);
   void go_on_as_settled(ChatSession& session);
   bool is_free(const Planner& planner, std::size_t more);
-  bool is_tenants(const Planner& planner, const std::string& tenant, std::size_t more);
+  bool is_within_quota(const Planner& planner, const std::string& tenant, std::size_t more);
   bool make_room(const Planner& planner, std::size_t more);
   bool make_tenant_room(const Planner& planner, const std::string& tenant, std::size_t more);
-  void make_tenants_room(const Planner& planner);
+  void make_waiting_tenants_room(const Planner& planner);
   void take_said(SaidAnswer said);
   void hear_processes(ModelEngine& engine);
   void drop_late(HandedAnswer& handed, ModelEngine& engine);

@@ -4,10 +4,8 @@
 #include <atomic>
 #include <catch2/catch.hpp>
 #include <cstring>
-#include <map>
 #include <thread>
 
-#include "answer_all.h"
 #include "base/crc32c.h"
 #include "base/random.h"
 #include "base/sha256.h"
@@ -15,6 +13,7 @@
 #include "engine/storage/kept_pool.h"
 #include "engine/storage/page_window.h"
 #include "engine/tasks/generator.h"
+#include "kept_answers.h"
 #include "tests/directories.h"
 #include "tests/peer_hub.h"
 
@@ -48,19 +47,8 @@ std::vector<Generation> requests(std::uint64_t seed) {
   return made;
 }
 
-struct Outcome {
-  std::map<std::uint64_t, std::vector<std::int32_t>> answers;
-  std::size_t computed = 0;  // tokens
-};
-
-Outcome run(KeptPool& kept, std::size_t at_once, std::uint64_t seed = 4) {
-  Outcome outcome;
-  Generator generator(model().text(), *kept.pool, nullptr, Budget{});
-  generator.use(kept.source());
-  outcome.computed = testing::answer_all(
-      generator, requests(seed), at_once,
-      [&](std::uint64_t id, const Generation& done) { outcome.answers[id] = done.tokens; });
-  return outcome;
+testing::KeptAnswers run(KeptPool& kept, std::size_t at_once, std::uint64_t seed = 4) {
+  return testing::answer_over(model(), kept, requests(seed), at_once);
 }
 
 KeptPool alone() {
@@ -77,12 +65,12 @@ const std::uint64_t channel_of_kv = sha256_prefix("pages of kv");
 
 TEST_CASE("what one machine has computed another pulls, with the same answers") {
   KeptPool own = alone();
-  const Outcome want = run(own, 1);
+  const testing::KeptAnswers want = run(own, 1);
   for (const std::size_t at_once : {1U, 4U}) {
     PeerHub hub;
     KeptPool first = among(hub.add(0)), second = among(hub.add(1));
     CHECK(run(first, at_once).answers == want.answers);
-    const Outcome pulled = run(second, at_once);
+    const testing::KeptAnswers pulled = run(second, at_once);
     CHECK(pulled.answers == want.answers);
     CHECK(pulled.computed < want.computed);
     const KvPeers::Counts counts = second.peers->counts();
@@ -91,7 +79,7 @@ TEST_CASE("what one machine has computed another pulls, with the same answers") 
     CHECK(counts.ends[static_cast<std::size_t>(PullEnd::broken)] == 0);
     // What was pulled is given on.
     KeptPool third = among(hub.add(2));
-    const Outcome again = run(third, at_once);
+    const testing::KeptAnswers again = run(third, at_once);
     CHECK(again.answers == want.answers);
     CHECK(third.peers->counts().pulled > 0);
     // And of pages that both have none is pulled.
@@ -122,7 +110,7 @@ TEST_CASE(
 
 TEST_CASE("pages that are changed, lost or cut on their way are computed") {
   KeptPool own = alone();
-  const Outcome want = run(own, 4);
+  const testing::KeptAnswers want = run(own, 4);
   for (const int fault : {0, 1, 2, 3}) {
     PeerHub hub;
     KeptPool first = among(hub.add(0)), second = among(hub.add(1));
@@ -149,7 +137,7 @@ TEST_CASE("pages that are changed, lost or cut on their way are computed") {
 
 TEST_CASE("a pool that is too small for what comes goes on without it") {
   KeptPool own = alone();
-  const Outcome want = run(own, 1);
+  const testing::KeptAnswers want = run(own, 1);
   PeerHub hub;
   KeptPool first = among(hub.add(0)), second = among(hub.add(1), 13);
   CHECK(run(first, 1).answers == want.answers);

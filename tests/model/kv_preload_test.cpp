@@ -2,14 +2,13 @@
 // room for them.
 #include <algorithm>
 #include <catch2/catch.hpp>
-#include <map>
 
-#include "answer_all.h"
 #include "base/random.h"
 #include "base/sha256.h"
 #include "engine/family/model.h"
 #include "engine/storage/kept_pool.h"
 #include "engine/tasks/generator.h"
+#include "kept_answers.h"
 #include "tests/directories.h"
 #include "tests/peer_hub.h"
 
@@ -39,19 +38,8 @@ std::vector<Generation> prompts(std::uint64_t seed, std::size_t tokens = 33) {
   return made;
 }
 
-struct Outcome {
-  std::map<std::uint64_t, std::vector<std::int32_t>> answers;
-  std::size_t computed = 0;  // tokens
-};
-
-Outcome run(KeptPool& kept, std::vector<Generation> what) {
-  Outcome outcome;
-  Generator generator(model().text(), *kept.pool, nullptr, Budget{});
-  generator.use(kept.source());
-  outcome.computed = testing::answer_all(
-      generator, std::move(what), 2,
-      [&](std::uint64_t id, const Generation& done) { outcome.answers[id] = done.tokens; });
-  return outcome;
+testing::KeptAnswers run(KeptPool& kept, std::vector<Generation> what) {
+  return testing::answer_over(model(), kept, std::move(what), 2);
 }
 
 PeerHub::Port& port_of(PeerHub& hub, std::uint32_t machine, bool preloads, std::uint32_t life = 1) {
@@ -85,7 +73,7 @@ TEST_CASE(
   PeerHub hub;
   KeptPool first = among(port_of(hub, 0, false)), second = among(port_of(hub, 1, true));
   settle(second);
-  const Outcome want = run(first, prompts(1));
+  const testing::KeptAnswers want = run(first, prompts(1));
   settle(second);
   const PagePreloads::Counts told = ahead(second);
   CHECK(told.taken > 0);
@@ -94,7 +82,7 @@ TEST_CASE(
   CHECK(second.pool->pages_free() == second.pool->pages());
   CHECK(second.pool->table().hit_window().blocks == 0);  // nobody has asked for any
 
-  const Outcome got = run(second, prompts(1));
+  const testing::KeptAnswers got = run(second, prompts(1));
   CHECK(got.answers == want.answers);
   CHECK(got.computed < want.computed / 4);
   CHECK(second.peers->counts().pulled == told.taken);
@@ -159,7 +147,7 @@ TEST_CASE("a machine that is lost when it has told of pages costs nothing but th
   hub.on_way = [&](PeerLife from, PeerLife, std::vector<std::byte>& message) {
     return from.machine != 0 || !is_answer(message) || ++messages <= 3;  // then it stands still
   };
-  const Outcome want = run(*first, prompts(1));
+  const testing::KeptAnswers want = run(*first, prompts(1));
   settle(second, 0);
   CHECK(second.peers->holds_pages());
   first.reset();
@@ -176,7 +164,7 @@ TEST_CASE("pages that tasks want are not taken, and what is under way is given u
   PeerHub hub;
   KeptPool first = among(port_of(hub, 0, false)), second = among(port_of(hub, 1, true), 50);
   settle(second);
-  const Outcome want = run(first, prompts(1));
+  const testing::KeptAnswers want = run(first, prompts(1));
   settle(second, 50);  // all are wanted
   CHECK(ahead(second).taken == 0);
   bool holds = true;
@@ -220,7 +208,7 @@ TEST_CASE(
   KeptPool first = among(port_of(hub, 0, false)), second = among(port_of(hub, 1, true));
   const std::vector<Generation> all = prompts(1);
   settle(second);
-  const Outcome want = run(first, prompts(1));
+  const testing::KeptAnswers want = run(first, prompts(1));
   hub.on_way = [&](PeerLife from, PeerLife, std::vector<std::byte>& message) {
     return from.machine != 0 || !is_answer(message);
   };

@@ -174,7 +174,7 @@ bool PageManager::copies(const Sequence& sequence) const {
   return table_.references(next) > 1 || table_.is_published(next);
 }
 
-/// None, where nothing was ever leased.
+/// `pages`: 0 where nothing was ever leased.
 void PageManager::give_up(Client& client, std::uint32_t pages) {
   if (pages == 0) return;
   const auto left = static_cast<std::uint32_t>(client.lease.pages().size()) - pages;

@@ -164,7 +164,7 @@ void PagePuller::take_count(std::uint64_t id, Pull& pull, PeerLife peer, std::si
   if (pull.finds.empty() || pull.found == pull.keys.size()) found_all(id, pull);
 }
 
-/// Or as much as is known.
+/// Says how much was found, or how much is known so far: nobody else's answer is waited for.
 void PagePuller::found_all(std::uint64_t id, Pull& pull) {
   pull.finds.clear();
   if (pull.found == 0) return end(pulls_.find(id), PullEnd::nobody, 0);
@@ -319,7 +319,8 @@ bool PagePuller::ask(std::uint64_t id, Pull& pull, Peer& peer, PeerLife life, st
   return true;
 }
 
-/// What was asked for still comes; all of the first places may have.
+/// What was asked for still comes, and counts until then. The early question may have had its whole
+/// answer before the pull was to be fetched: nothing else would end it.
 void PagePuller::drop(Pulls::iterator at) {
   for (const std::uint64_t id : at->second.questions) questions_.at(id).pull = 0;
   const auto first = questions_.find(at->second.first_asked);

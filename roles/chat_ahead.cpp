@@ -72,7 +72,7 @@ void ReadsAhead::begin(const std::deque<Piece>& waiting, SharedEngine::Turn& min
   std::erase_if(reads_, [](const Read& read) { return read.piece == nullptr; });
 }
 
-/// Whether so much of it is that the rest is better left to the answer.
+/// Whether so much of the prompt is in pages already that the rest is better left to the answer.
 bool ReadsAhead::is_there(const ChatSession& session, const RowsOrigin& origin,
                           const std::vector<std::int32_t>& prompt, bool of_others) {
   const std::size_t least = std::max(rows_least, prompt.size() / part_least);

@@ -78,7 +78,7 @@ void KvPeers::drop_preload() {
   }
 }
 
-/// Whoever takes it, who waits for news is to hear of it.
+/// On whichever thread that is: the one that preloads (`wait_for_news`) is to hear of it.
 void KvPeers::take_told(const News& one) {
   preloads_->take(one.peer, std::get<pages::Published>(*pages::decode(one.message)));
   const std::lock_guard lock(mutex_);

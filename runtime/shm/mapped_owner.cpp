@@ -18,6 +18,7 @@ namespace sluice::shm {
 
 namespace {
 
+/// Where descriptors are wanting no reader is let in for so long.
 constexpr int rest_ms = 200;
 
 void fill_random(void* to, std::size_t size) {

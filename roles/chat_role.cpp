@@ -8,8 +8,8 @@
 
 #include "base/failpoint.h"
 #include "roles/chat_ahead.h"
-#include "roles/chat_looks.h"
 #include "roles/chat_options.h"
+#include "roles/chat_pictures.h"
 #include "roles/chat_sessions.h"
 #include "roles/chat_turn.h"
 #include "roles/emissions.h"

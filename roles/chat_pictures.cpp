@@ -1,4 +1,4 @@
-#include "roles/chat_looks.h"
+#include "roles/chat_pictures.h"
 
 #include <string>
 

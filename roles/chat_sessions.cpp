@@ -545,9 +545,7 @@ void ChatSessions::count_prompt(std::size_t tokens, const Generation& done,
 
 PoolReport ChatSessions::report() const {
   if (engine_ != nullptr) engine_->hear_processes();
-  PoolReport report;
-  report.name = spec_.name.text;
-  report.model = directory_;
+  PoolReport report = unseen_pool(spec_.name.text, directory_);
   if (engine_ != nullptr) {
     add_pages(engine_->text->pages(), report);
   } else if (kept_.pool != nullptr) {
@@ -569,12 +567,9 @@ PoolReport ChatSessions::report() const {
 }
 
 std::optional<PoolReport> ChatSessions::pool_report(std::chrono::milliseconds patience) const {
-  PoolReport unseen;
-  unseen.name = spec_.name.text;
-  unseen.model = directory_;
   return view_.read(
       engine_ != nullptr ? &engine_->shared : nullptr, [this] { return report(); }, patience,
-      std::move(unseen));
+      unseen_pool(spec_.name.text, directory_));
 }
 
 void ChatSessions::end_session(std::string_view session) {

@@ -101,9 +101,7 @@ void PagedKv::end_session(std::string_view session) {
 }
 
 PoolReport PagedKv::report() const {
-  PoolReport report;
-  report.name = place_.name;
-  report.model = place_.directory;
+  PoolReport report = unseen_pool(place_.name, place_.directory);
   add_pages(*place_.pool, report);
   const Nanoseconds now = engine_clock();
   report.sessions = conversations_.size();
@@ -117,12 +115,9 @@ PoolReport PagedKv::report() const {
 }
 
 std::optional<PoolReport> PagedKv::pool_report(std::chrono::milliseconds patience) const {
-  PoolReport unseen;
-  unseen.name = place_.name;
-  unseen.model = place_.directory;
   return view_.read(
       host_ != nullptr ? &host_->shared : nullptr, [this] { return report(); }, patience,
-      std::move(unseen));
+      unseen_pool(place_.name, place_.directory));
 }
 
 Result<PagedKv*> paged_kv_of(const RoleMaking& making) {

@@ -137,9 +137,7 @@ Result<PolicyPrefix> PolicyKv::accept(const Payload& frame) {
 }
 
 PoolReport PolicyKv::report() const {
-  PoolReport report;
-  report.name = place_.name;
-  report.model = place_.directory;
+  PoolReport report = unseen_pool(place_.name, place_.directory);
   add_pages(*place_.pool, report);
   const Nanoseconds now = engine_clock();
   report.sessions = prefixes_.size();
@@ -153,12 +151,9 @@ PoolReport PolicyKv::report() const {
 }
 
 std::optional<PoolReport> PolicyKv::pool_report(std::chrono::milliseconds patience) const {
-  PoolReport unseen;
-  unseen.name = place_.name;
-  unseen.model = place_.directory;
   return view_.read(
       host_ != nullptr ? &host_->shared : nullptr, [this] { return report(); }, patience,
-      std::move(unseen));
+      unseen_pool(place_.name, place_.directory));
 }
 
 void PolicyKv::end_session(std::string_view session) {

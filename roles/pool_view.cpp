@@ -24,6 +24,13 @@ void PromptCounts::show(PoolReport& report) const {
   report.asked = memory_ + brought_ + computed_;
 }
 
+PoolReport unseen_pool(const std::string& name, const std::string& model) {
+  PoolReport report;
+  report.name = name;
+  report.model = model;
+  return report;
+}
+
 void add_pages(const KvPages& pool, PoolReport& report) {
   const KvShape& shape = pool.shape();
   report.layout = std::to_string(shape.layers) + " layers, keys and values of " +

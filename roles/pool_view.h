@@ -7,6 +7,7 @@
 #include <functional>
 #include <mutex>
 #include <optional>
+#include <string>
 
 #include "base/pool_report.h"
 #include "engine/storage/host_tier.h"
@@ -43,6 +44,8 @@ class PromptCounts {
   std::uint64_t prompts_ = 0, memory_ = 0, brought_ = 0, of_folder_ = 0, computed_ = 0;
 };
 
+/// Of the pool of this name, for the model there: nothing is known of its pages.
+PoolReport unseen_pool(const std::string& name, const std::string& model);
 void add_pages(const KvPages& pool, PoolReport& report);
 void add_source(const KeptPool& kept, PoolReport& report);
 /// Null: there is none.

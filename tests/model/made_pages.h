@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "base/random.h"
@@ -14,9 +15,11 @@ namespace sluice::made_pages {
 inline constexpr std::size_t tokens_per_page = 4;
 inline const KvShape shape{.layers = 2, .row = 4, .page_tokens = tokens_per_page};
 
-inline RowsOrigin origin() {
+/// `tenant`: whose; empty: nobody's.
+inline RowsOrigin origin(const std::string& tenant = {}) {
   RowsOrigin made;
   made.model = "a model";
+  made.tenant = tenant;
   return made;
 }
 

@@ -6,33 +6,19 @@
 #include <utility>
 #include <vector>
 
-#include "base/random.h"
 #include "engine/storage/host_tier.h"
 #include "engine/storage/kept_pool.h"
 #include "engine/storage/storage_clock.h"
+#include "made_pages.h"
 #include "tests/scratch_folder.h"
 
 using namespace sluice;
 
 namespace {
 
-const KvShape shape{.layers = 2, .row = 4, .page_tokens = 4};
+using namespace made_pages;
+
 constexpr std::size_t quota = 8;
-
-RowsOrigin origin(const std::string& tenant) {
-  RowsOrigin made;
-  made.model = "a model";
-  made.tenant = tenant;
-  return made;
-}
-
-/// A history of so many pages and one token more.
-std::vector<std::int32_t> history(std::uint64_t seed, std::size_t pages) {
-  SplitMix64 random(seed);
-  std::vector<std::int32_t> tokens(pages * shape.page_tokens + 1);
-  for (auto& token : tokens) token = static_cast<std::int32_t>(random.next() % 1000);
-  return tokens;
-}
 
 void compute(KvPages& pool, const std::string& tenant, const std::vector<std::int32_t>& tokens) {
   KvSequence sequence = pool.open(origin(tenant), tokens);

@@ -28,6 +28,7 @@
 #include "base/tensor.h"
 #include "dataplane/page_client.h"
 #include "dataplane/page_table.h"
+#include "dataplane/promised_pages.h"
 #include "engine/layers/kv_content.h"
 #include "engine/layers/kv_sequence.h"
 
@@ -91,6 +92,7 @@ class KvPages {
                                std::span<const std::int32_t> tokens) const;
   /// Told of each page that others may find from now on, where the table is here.
   std::function<void(Page)> on_publish;
+  const PromisedPages* promised = nullptr;  // to tasks; null: nothing is
 
   /// For whoever plans by free pages: so many, of which `pages` are nobody else's until `settle`
   /// says that fewer are needed. Where the table is here, all that are free. Where the one
@@ -99,8 +101,7 @@ class KvPages {
   /// No more than `pages` are to be taken soon; the table hears what was done here.
   void settle(std::size_t pages);
 
-  /// The table is in another process.
-  bool is_attached() const { return client_ != nullptr; }
+  bool is_attached() const { return client_ != nullptr; }  // the table is in another process
   /// What follows requires that. A fork for whoever has the `token`. Errors: exhausted, and
   /// those of the other process.
   Result<void> offer(const KvSequence& sequence, attached::OfferToken token);
@@ -211,8 +212,7 @@ class KvPool : public KvPages {
   /// The same behind pages that somebody has.
   std::size_t put(Sequence& behind, std::span<const PageKey> keys,
                   std::span<const std::byte* const> contents);
-  /// All of a page: `shape().page_bytes()`.
-  std::span<const std::byte> content(Page page) const {
+  std::span<const std::byte> content(Page page) const {  // all of it: `shape().page_bytes()`
     return store_.subspan(page * shape().page_bytes(), shape().page_bytes());
   }
 

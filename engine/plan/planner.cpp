@@ -139,11 +139,12 @@ std::optional<std::uint32_t> Planner::within_quota(
   if (tenant.blocked == admissions_) return std::nullopt;  // behind another of its tenant
   if (tenant.reserved + wanted.most <= room->free()) return wanted.most;
   const bool is_some = wanted.least <= room->free();
-  if (tenant.runs > 0 || (more_may_come && more_may_come(task, is_some))) {
-    tenant.blocked = admissions_;
-    return std::nullopt;
-  }
-  return is_some ? room->free() : 0;
+  const bool waits = tenant.runs > 0 || (more_may_come && more_may_come(task, is_some));
+  if (!waits && is_some) return room->free();
+  // Where it cannot even begin, and none of its tenant runs, one behind it may.
+  (tenant.runs > 0 || is_some ? tenant.blocked : tenant.passed) = admissions_;
+  if (!waits) state.lacks = State::Lacks::quota;
+  return std::nullopt;
 }
 
 void Planner::grant(TaskId task, std::uint32_t pages, Batch& batch) {
@@ -153,8 +154,10 @@ void Planner::grant(TaskId task, std::uint32_t pages, Batch& batch) {
   state.granted = pages;
   reserve(state, pages);
   if (state.tenant != nullptr) {
-    state.tenant->second.waits -= state.wanted.most;
-    state.tenant->second.runs += state.wanted.gives_back ? 1 : 0;
+    Tenant& tenant = state.tenant->second;
+    tenant.waits -= state.wanted.most;
+    tenant.runs += state.wanted.gives_back ? 1 : 0;
+    if (tenant.passed == admissions_) tenant.blocked = admissions_;  // one is enough
   }
   batch.admitted.push_back({task, pages});
 }
@@ -169,7 +172,9 @@ void Planner::admit_without_pages(Batch& batch) {
 }
 
 /// In the order in which they came: a small one does not overtake, or a large one would wait for
-/// ever. Who waits for its own tenant's tasks is overtaken by those of others.
+/// ever. But where nobody runs, and one cannot even begin, the next that can goes first: it may
+/// have what the other lacks, as pages of its session. Who waits for its own tenant's tasks is
+/// overtaken by those of others.
 void Planner::admit(std::uint32_t pages_free, std::uint32_t pages_all, Batch& batch,
                     const std::function<bool(TaskId, bool)>& more_may_come,
                     const RoomOfTenant& room_of) {
@@ -182,7 +187,7 @@ void Planner::admit(std::uint32_t pages_free, std::uint32_t pages_all, Batch& ba
   refuse_too_large(pages_all, batch, room_of);
   const bool alone = options_.policy == Policy::isolated;
   if (!alone) admit_without_pages(batch);
-  bool others = has_admitted(!alone);
+  bool others = has_admitted(!alone), is_passed = false;
   std::size_t at = 0, kept = 0;
   for (; at < waiting_.size(); ++at) {
     const TaskId task = waiting_[at];
@@ -194,26 +199,50 @@ void Planner::admit(std::uint32_t pages_free, std::uint32_t pages_all, Batch& ba
       waiting_[kept++] = task;
       continue;
     }
-    if (*own < wanted.least) {
-      refuse(task, true, batch);
-      continue;
-    }
     std::uint32_t pages = *own;
     if (reserved_ + pages > pages_free) {
-      const bool is_some = wanted.least <= pages_free;
-      if (others || (more_may_come && more_may_come(task, is_some))) break;
+      if (others) break;
       // Nobody runs who can give pages back.
+      const bool is_some = wanted.least <= pages_free;
+      const bool waits = more_may_come && more_may_come(task, is_some);
+      if (waits && is_some) break;
       if (!is_some) {
-        refuse(task, false, batch);
+        if (!waits) state.lacks = State::Lacks::pages;
+        is_passed = true;
+        waiting_[kept++] = task;
         continue;
       }
       pages = pages_free;
     }
     grant(task, pages, batch);
     others = true;
+    if (is_passed) {
+      ++at;
+      break;
+    }
   }
   waiting_.erase(waiting_.begin() + static_cast<std::ptrdiff_t>(kept),
                  waiting_.begin() + static_cast<std::ptrdiff_t>(at));
+  refuse_who_lacks(batch, alone);
+}
+
+void Planner::refuse_who_lacks(Batch& batch, bool alone) {
+  const bool others = has_admitted(!alone);
+  std::erase_if(waiting_, [&](TaskId task) {
+    State& state = tasks_.find(task)->second;
+    const State::Lacks lacks = std::exchange(state.lacks, State::Lacks::nothing);
+    if (lacks == State::Lacks::nothing) return false;
+    const bool for_tenant = lacks == State::Lacks::quota;
+    const bool others_run = for_tenant ? state.tenant->second.runs > 0 : others;
+    if (others_run && ++state.overtaken <= overtaken_most) return false;
+    refuse(task, for_tenant, batch);
+    return true;
+  });
+}
+
+std::uint64_t Planner::promised_to(std::string_view tenant) const {
+  const auto it = tenants_.find(tenant);
+  return it == tenants_.end() ? 0 : it->second.reserved;
 }
 
 std::uint64_t Planner::wanted_by(std::string_view tenant) const {

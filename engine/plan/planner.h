@@ -5,15 +5,16 @@
 // want of them; those that do not fit yet wait in the order in which they came, and one that wants
 // none is admitted at once. One whose tenant may have no more pages waits for tasks of its tenant
 // alone, and in nobody else's way. Where nobody runs who gives pages back when it ends, and its
-// least fits, a task gets all that there is, and ends with that. An admitted task offers one need
-// at a time. Each plan fills a budget of rows: first what has waited too long, then steps (a token,
-// a velocity: somebody waits for each), the earliest deadline first, then pieces of prompts. Among
-// equals the one goes first whose last turn is longest ago. Thread: one. Units: rows (tokens),
-// pages, nanoseconds of any one clock. Bounds: a plan's rows are at most the budget, or the least
-// part of one need; a need that is offered gets rows within `wait_most` plans and as many more as
-// the rows that wait with it take. Cost: tasks times their logarithm for a plan; no allocation once
-// the lists have grown. Source: omni-flow, section 5.2; OxyGen, section 4.2 (decoding batched
-// across control cycles).
+// least fits, a task gets all that there is, and ends with that; where it does not, one that came
+// later goes first if it can begin, sixteen times, and else the task is refused. An admitted task
+// offers one need at a time. Each plan fills a budget of rows: first what has waited too long, then
+// steps (a token, a velocity: somebody waits for each), the earliest deadline first, then pieces of
+// prompts. Among equals the one goes first whose last turn is longest ago. Thread: one. Units: rows
+// (tokens), pages, nanoseconds of any one clock. Bounds: a plan's rows are at most the budget, or
+// the least part of one need; a need that is offered gets rows within `wait_most` plans and as many
+// more as the rows that wait with it take. Cost: tasks times their logarithm for a plan; no
+// allocation once the lists have grown. Source: omni-flow, section 5.2; OxyGen, section 4.2
+// (decoding batched across control cycles).
 #pragma once
 
 #include <cstdint>
@@ -27,6 +28,7 @@
 #include <vector>
 
 #include "dataplane/page_tenants.h"
+#include "dataplane/promised_pages.h"
 #include "engine/plan/costs.h"
 
 namespace sluice {
@@ -95,8 +97,10 @@ struct PlannerOptions {
   Policy policy = Policy::continuous;
 };
 
-class Planner {
+class Planner final : public PromisedPages {
  public:
+  static constexpr std::uint32_t overtaken_most = 16;  // while it cannot begin and nobody runs
+
   explicit Planner(PlannerOptions options) : options_(options) {}
 
   /// A new task. Requires: a new id; least <= most.
@@ -140,7 +144,8 @@ class Planner {
   /// Somebody runs who gives pages back.
   bool runs() const { return has_admitted(true); }
   /// Pages that admitted tasks may still take.
-  std::uint64_t reserved() const { return reserved_; }
+  std::uint64_t promised() const override { return reserved_; }
+  std::uint64_t promised_to(std::string_view tenant) const override;
   /// These, and all that those who wait want.
   std::uint64_t wanted() const;
   /// The same of one tenant's tasks.
@@ -160,6 +165,7 @@ class Planner {
     std::uint64_t reserved = 0;  // pages that these may still take
     std::uint64_t waits = 0;     // pages that the others want
     std::uint64_t blocked = 0;   // number of the admission in which one of it had to wait
+    std::uint64_t passed = 0;    // and in which one could not begin that another may overtake
   };
   using Tenants = std::map<std::string, Tenant, std::less<>>;
   struct State {
@@ -168,6 +174,9 @@ class Planner {
     std::uint32_t granted = 0;
     std::uint32_t left = 0;  // of those, not taken
     bool admitted = false;
+    /// What is too little for it to begin, while nobody runs and none come.
+    enum class Lacks : std::uint8_t { nothing, pages, quota } lacks = Lacks::nothing;
+    std::uint32_t overtaken = 0;  // while it lacked that
     bool offers = false;
     Need need;
     std::uint64_t last_turn = 0;  // number of the plan that it was in last
@@ -181,8 +190,9 @@ class Planner {
 
   void refuse_too_large(std::uint32_t pages_all, Batch& batch, const RoomOfTenant& room_of);
   void refuse(TaskId task, bool for_tenant, Batch& batch);
-  /// So many pages it may get now. None: it waits for its tenant's; 0 where it wants some: it
-  /// cannot be admitted.
+  /// Those that cannot begin, but who wait for one that was admitted behind them.
+  void refuse_who_lacks(Batch& batch, bool alone);
+  /// So many pages it may get now. None: not now.
   std::optional<std::uint32_t> within_quota(
       TaskId task, State& state, const RoomOfTenant& room_of,
       const std::function<bool(TaskId, bool)>& more_may_come) const;

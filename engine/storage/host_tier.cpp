@@ -7,8 +7,8 @@
 #include <thread>
 #include <utility>
 
+#include "engine/storage/incoming_room.h"
 #include "engine/storage/storage_clock.h"
-#include "engine/storage/tenant_room.h"
 
 namespace sluice {
 
@@ -95,6 +95,10 @@ bool HostTier::begin(std::uint64_t task, const RowsOrigin& origin,
                    below_->begin(task, origin, tokens, per_token, now);
   if (!fetch.is_below && (!look(fetch) || !pays(fetch))) return false;
   fetch.there = pages_.open(std::span<const PageKey>(fetch.keys).first(fetch.next));
+  if (!keeps_promises(pages_, fetch.tenant)) {  // else the task finds them itself
+    if (fetch.is_below) below_->forget(task);
+    return false;
+  }
   fetches_.push_back(std::move(fetch));
   return true;
 }
@@ -137,7 +141,8 @@ bool HostTier::is_rising(const PageKey& key, std::size_t at) const {
 
 /// False: it waits for nothing more.
 bool HostTier::advance(Fetch& fetch, bool may_rise, std::int64_t now) {
-  while (fetch.next < fetch.keys.size() && pages_.follow(fetch.there, fetch.keys[fetch.next]))
+  while (fetch.next < fetch.keys.size() && incoming_room(pages_, fetch.tenant) > 0 &&
+         pages_.follow(fetch.there, fetch.keys[fetch.next]))
     ++fetch.next;
   if (!off_.empty()) return false;
   if (fetch.is_below || fetch.is_rising) return true;
@@ -149,7 +154,7 @@ bool HostTier::advance(Fetch& fetch, bool may_rise, std::int64_t now) {
 /// Begins to copy up as much as there is room for. False: there is none.
 bool HostTier::rise(Fetch& fetch, std::int64_t now) {
   const std::span<const PageKey> keys = fetch.keys;
-  const std::size_t count = std::min(fetch.end - fetch.next, pages_.pages_free());
+  const std::size_t count = std::min(fetch.end - fetch.next, incoming_room(pages_, fetch.tenant));
   if (count == 0) return false;
   const std::span<const PageKey> all = keys.first(fetch.next + count);
   Rise made{{all.begin(), all.end()}, fetch.next, host_.open(all), {}, now};

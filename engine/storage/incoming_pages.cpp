@@ -6,6 +6,8 @@
 #include <mutex>
 #include <utility>
 
+#include "engine/storage/incoming_room.h"
+
 namespace sluice {
 
 class IncomingPages::Place final : public Buffer {
@@ -42,7 +44,8 @@ std::unique_ptr<IncomingPages> IncomingPages::take(KvPool& pool, std::span<const
                                                    std::size_t least, std::size_t most,
                                                    std::string_view tenant) {
   Sequence taken = pool.open(before, tenant);
-  const std::size_t pages = std::min(most, pool.pages_free());  // those before are not among them
+  // Those before are held by now, and not among them.
+  const std::size_t pages = std::min(most, incoming_room(pool, tenant));
   if (taken.published() < before.size() || pages < least) return nullptr;
   return std::make_unique<IncomingPages>(pool, std::move(taken), pages);
 }

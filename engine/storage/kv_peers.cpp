@@ -8,8 +8,8 @@
 
 #include "base/failpoint.h"
 #include "base/sha256.h"
+#include "engine/storage/incoming_room.h"
 #include "engine/storage/storage_clock.h"
-#include "engine/storage/tenant_room.h"
 
 namespace sluice {
 

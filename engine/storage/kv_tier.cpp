@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <chrono>
 
+#include "engine/storage/incoming_room.h"
 #include "engine/storage/storage_clock.h"
-#include "engine/storage/tenant_room.h"
 
 namespace sluice {
 namespace {
@@ -101,6 +101,7 @@ bool KvTier::begin(std::uint64_t task, const RowsOrigin& origin,
   }
   if (!store_->reads()) fetch.end = fetch.begin + 1;  // to see whether the disk works again
   fetch.there = pool_.open(std::span<const PageKey>(fetch.keys).first(fetch.begin), origin.tenant);
+  if (!keeps_promises(pool_, fetch.tenant)) return false;  // else the task finds them itself
   fetches_.push_back(std::move(fetch));
   if (ask(fetches_.back(), now) || fetches_.back().end > fetches_.back().begin) return true;
   fetches_.pop_back();
@@ -133,9 +134,13 @@ bool KvTier::advance(Fetch& fetch) {
   std::vector<const std::byte*> contents;
   for (;;) {
     // What others have put there meanwhile.
-    while (fetch.next < fetch.end && pool_.follow(fetch.there, keys[fetch.next])) ++fetch.next;
+    while (fetch.next < fetch.end && incoming_room(pool_, fetch.tenant) > 0 &&
+           pool_.follow(fetch.there, keys[fetch.next]))
+      ++fetch.next;
+    const std::size_t room = incoming_room(pool_, fetch.tenant);
+    if (room == 0) fetch.end = fetch.next;  // the rest is computed, once that may have pages
     contents.clear();
-    for (std::size_t at = fetch.next; at < fetch.end; ++at) {
+    for (std::size_t at = fetch.next; at < fetch.end && contents.size() < room; ++at) {
       const auto it = readings_.find(keys[at]);
       if (it == readings_.end() || it->second.content == nullptr) break;
       contents.push_back(it->second.content);

@@ -75,7 +75,7 @@ void ModelEngine::remove(TaskId id) {
   if (source_ != nullptr) source_->forget(id);
 }
 
-void ModelEngine::settle() { text_.pages().settle(planner_.reserved()); }
+void ModelEngine::settle() { text_.pages().settle(planner_.promised()); }
 
 /// Tasks whose pages have come are planned from now on.
 void ModelEngine::read_back(std::chrono::nanoseconds most) {
@@ -99,7 +99,9 @@ bool ModelEngine::plan(Nanoseconds now, std::vector<TaskId>& ended) {
   began_ = now;
   batch_.clear();
   const std::size_t free = pages.claim(planner_.wanted());
-  const bool some_come_back = source_ != nullptr && source_->holds_pages();
+  // Who waits for pages has those of its session.
+  const bool some_come_back =
+      source_ != nullptr && (source_->holds_pages() || source_->is_waited_for());
   const auto room_of = [&pages](const std::string& tenant) { return pages.tenant_room(tenant); };
   wait_for_others(free, some_come_back, std::ref(room_of), now);
   const auto waits_on = [&](TaskId id, bool may_begin) {

@@ -32,7 +32,14 @@ struct ForwardRecord {
 class ModelEngine {
  public:
   /// Borrows `text`.
-  ModelEngine(TextEngine& text, PlannerOptions options) : text_(text), planner_(options) {}
+  ModelEngine(TextEngine& text, PlannerOptions options) : text_(text), planner_(options) {
+    text_.pages().promised = &planner_;
+  }
+  ~ModelEngine() {
+    if (text_.pages().promised == &planner_) text_.pages().promised = nullptr;
+  }
+  ModelEngine(const ModelEngine&) = delete;
+  ModelEngine& operator=(const ModelEngine&) = delete;
 
   /// Requires: a new id; not done.
   void add(TaskId id, Task& task);

@@ -105,11 +105,11 @@ TEST_CASE("what waits is counted with what is promised, to the page") {
   Batch batch;
   planner.admit(5, 100, batch);
   REQUIRE(batch.admitted.size() == 1);
-  CHECK(planner.reserved() == 5);
+  CHECK(planner.promised() == 5);
   CHECK(planner.fits(8));
   CHECK_FALSE(planner.fits(7));
   planner.took(1, 2);
-  CHECK(planner.reserved() == 3);
+  CHECK(planner.promised() == 3);
   CHECK(planner.fits(6));
   CHECK_FALSE(planner.fits(5));
   CHECK(planner.is_admitted(1));
@@ -118,6 +118,6 @@ TEST_CASE("what waits is counted with what is promised, to the page") {
   planner.end(2);
   CHECK(planner.fits(3));
   planner.end(1);
-  CHECK(planner.reserved() == 0);
+  CHECK(planner.promised() == 0);
   CHECK(planner.fits(0));
 }

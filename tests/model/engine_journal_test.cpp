@@ -426,7 +426,7 @@ struct World {
     for (std::uint64_t n = chance.pick(2); n > 0; --n) remove();
     return line + " |" + heard + "; " + std::to_string(text.pages().pages_free()) + " free, " +
            std::to_string(text.pages().pages_cached()) + " cached, " +
-           std::to_string(engine.planner().reserved()) + " reserved, " +
+           std::to_string(engine.planner().promised()) + " reserved, " +
            std::to_string(engine.planner().waiting()) + " wait" + (engine.empty() ? ", empty" : "");
   }
 

@@ -179,7 +179,7 @@ TEST_CASE("a forward that fails is run task by task, and only who is to blame fa
     CHECK_FALSE(world.tasks[0]->generation().error.has_value());
     CHECK_FALSE(world.tasks[2]->generation().error.has_value());
     CHECK(world.engine.empty());
-    CHECK(world.engine.planner().reserved() == 0);
+    CHECK(world.engine.planner().promised() == 0);
   }
 }
 
@@ -234,7 +234,7 @@ TEST_CASE(
     CHECK(world.tasks[0]->generation().tokens == answers[0]);
     CHECK(world.tasks[2]->generation().tokens == answers[2]);
     CHECK(world.engine.empty());
-    CHECK(world.engine.planner().reserved() == 0);
+    CHECK(world.engine.planner().promised() == 0);
   }
 }
 
@@ -297,7 +297,7 @@ TEST_CASE("a task for which memory runs out before it is planned is in nobody's 
     CHECK(world.tasks[0]->generation().tokens == answers[0]);
     CHECK(world.tasks[1]->generation().tokens == answers[1]);
     CHECK(world.engine.empty());
-    CHECK(world.engine.planner().reserved() == 0);
+    CHECK(world.engine.planner().promised() == 0);
   }
 }
 

@@ -197,10 +197,10 @@ TEST_CASE("answers are the same with pages of memory, of a folder, and after a r
   KeptPool memory = open_pool(model, 400, "", dtype);
   const Outcome want = run(model, memory, 1, "");  // nothing is shared
   REQUIRE(want.answers.size() == 18);
-  for (const std::size_t pages : {400U, 40U, 14U}) {
+  for (const std::size_t pages : {400U, 40U, 24U, 14U}) {
     INFO(pages);
     Scratch scratch;
-    const std::size_t at_once = pages == 14 ? 1 : 3;
+    const std::size_t at_once = pages == 14 ? 1 : pages == 24 ? 8 : 3;
     Outcome cold, warm, again, other;
     {
       KeptPool kept = open_pool(model, pages, scratch.pages(), dtype);

@@ -43,7 +43,7 @@ TEST_CASE("an answer that waits for pages is not cut off while one that is done 
   CHECK(second.cut_off() == Generation::CutOff::tokens);
   engine.remove(2);
   CHECK(engine.empty());
-  CHECK(engine.planner().reserved() == 0);
+  CHECK(engine.planner().promised() == 0);
 }
 
 TEST_CASE("an answer says whether tokens, pages or the model's positions cut it off") {

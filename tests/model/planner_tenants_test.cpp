@@ -116,7 +116,7 @@ struct World {
     std::uint32_t all = 0;
     for (const auto& [id, task] : tasks) all += task.granted - task.taken;
     CHECK(all <= free());
-    CHECK(all == planner.reserved());
+    CHECK(all == planner.promised());
     for (const TaskId id : waiting) {
       const PagesWanted& wants = tasks.at(id).wants;
       const bool is_own =

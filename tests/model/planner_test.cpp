@@ -37,6 +37,7 @@ struct Drawn {
   std::uint32_t granted = 0, taken = 0;
   Nanoseconds deadline = no_deadline;
   std::uint64_t waits = 0;  // plans since its need was offered
+  std::uint32_t overtaken = 0;
 
   Need need() const {
     Need made;
@@ -130,7 +131,7 @@ struct World {
       ++offering;
     }
     if (reserved > pages_free) fault("pages promised twice");
-    if (reserved != planner->reserved()) fault("a lost reservation");
+    if (reserved != planner->promised()) fault("a lost reservation");
     if (batch.items.empty() && offering != 0) fault("idle though somebody wants");
     if (options.policy == Policy::isolated && offering > 1) fault("not alone");
     check_order(batch, seen);
@@ -170,17 +171,37 @@ struct World {
       fault("late for a prompt");
   }
 
+  bool runs() const {
+    return std::ranges::any_of(tasks, [](const auto& one) { return one.second.admitted; });
+  }
+  /// Nobody ran, none that came before it could begin, and behind it nobody does.
+  bool may_overtake(const Batch& batch, TaskId id, bool ran) const {
+    const auto at = std::ranges::find(waiting, id);
+    const auto lacks = [&](TaskId one) { return tasks.at(one).wants.least > pages_free; };
+    return !ran && id == batch.admitted.back().task && std::all_of(waiting.begin(), at, lacks);
+  }
+
   void admit(const Batch& batch) {
+    const bool ran = runs();
     for (const auto& [id, least, tenant] : batch.refused) {
-      if (tasks.at(id).wants.least <= pages_free) fault("refused what fits");
+      const Drawn& task = tasks.at(id);
+      if (task.wants.least <= pages_free) fault("refused what fits");
+      if (least <= pages_all && task.overtaken < Planner::overtaken_most &&
+          (ran || !batch.admitted.empty()))
+        fault("refused beside others");
       std::erase(waiting, id);
       tasks.erase(id);
       ++refused;
     }
     for (const PagesGranted& granted : batch.admitted) {
       Drawn& task = tasks.at(granted.task);
-      const bool overtakes = task.wants.most == 0 && options.policy == Policy::continuous;
-      if (!overtakes && (waiting.empty() || waiting.front() != granted.task)) fault("out of turn");
+      const bool is_turn = (task.wants.most == 0 && options.policy == Policy::continuous) ||
+                           (!waiting.empty() && waiting.front() == granted.task);
+      if (!is_turn && !may_overtake(batch, granted.task, ran)) fault("out of turn");
+      for (auto one = waiting.begin(); !is_turn && *one != granted.task; ++one) {
+        ++overtook;
+        if (++tasks.at(*one).overtaken > Planner::overtaken_most) fault("overtaken for ever");
+      }
       std::erase(waiting, granted.task);
       task.admitted = true;
       task.waits = 0;
@@ -240,7 +261,7 @@ struct World {
       if (tamper && stops && !faults.empty()) return;
     }
     if (!tasks.empty()) fault("never ends");
-    if (planner->reserved() != 0) fault("a lost reservation");
+    if (planner->promised() != 0) fault("a lost reservation");
   }
 
   static constexpr Nanoseconds slack = forward_row;  // what rounding may cost
@@ -253,7 +274,7 @@ struct World {
   std::vector<TaskId> waiting;
   Nanoseconds now = 0;
   TaskId next_id = 1;
-  std::uint32_t refused = 0, forwards = 0;
+  std::uint32_t refused = 0, overtook = 0, forwards = 0;
   std::set<std::string> faults;
   bool stops = true;  // at the first fault of one that is tampered with
 };
@@ -261,16 +282,18 @@ struct World {
 }  // namespace
 
 TEST_CASE("whatever is offered, a plan keeps its bounds, and every task ends") {
-  std::uint32_t refused = 0, forwards = 0;
+  std::uint32_t refused = 0, overtook = 0, forwards = 0;
   for (std::uint64_t seed = 1; seed <= 300; ++seed) {
     World world(seed, seed % 7 == 0 ? Policy::isolated : Policy::continuous);
     world.run(60);
     INFO("seed " << seed);
     CHECK(world.faults == std::set<std::string>{});
     refused += world.refused;
+    overtook += world.overtook;
     forwards += world.forwards;
   }
   CHECK(refused > 100);
+  CHECK(overtook > 20);
   CHECK(forwards > 100'000);
 }
 
@@ -323,6 +346,12 @@ TEST_CASE("each check fires on the mistake that it names") {
   CHECK(found([](Batch& batch, const auto&) {
           std::ranges::reverse(batch.admitted);
         }).contains("out of turn"));
+  CHECK(found([](Batch& batch, const auto& tasks) {
+          if (batch.admitted.size() != 1 || !batch.refused.empty()) return;
+          for (const auto& [id, task] : tasks)
+            if (!task.admitted && id != batch.admitted[0].task && batch.refused.empty())
+              batch.refused.push_back({id, task.wants.least});
+        }).contains("refused beside others"));
   CHECK(found(never_first, false).contains("starved"));
 }
 
@@ -387,7 +416,7 @@ TEST_CASE("who wants more pages than are free waits for who runs, and the next d
   planner.admit(10, 10, batch);
   REQUIRE(batch.admitted.size() == 2);
   CHECK(batch.admitted[0].task == 2);
-  CHECK(planner.reserved() == 7);
+  CHECK(planner.promised() == 7);
 }
 
 TEST_CASE("who wants no pages does not wait behind those that do, nor hold them up") {
@@ -439,11 +468,20 @@ TEST_CASE("alone, a task gets what there is, and is refused when its least is mo
   CHECK(batch.admitted[0].pages == 10);
   CHECK(batch.refused.empty());
   planner.end(1);
+  planner.begin(4, {1, 1});
   planner.admit(8, 10, batch);  // two are kept by somebody who does not run
+  CHECK(batch.refused.empty());
+  CHECK(planner.is_admitted(3));        // which may have what the other lacks
+  CHECK_FALSE(planner.is_admitted(4));  // one is enough
+  planner.admit(8, 10, batch);
+  CHECK(batch.refused.empty());
+  CHECK(batch.admitted.empty());
+  planner.end(3);
+  planner.end(4);
+  planner.admit(8, 10, batch);
   REQUIRE(batch.refused.size() == 1);
   CHECK(batch.refused[0].task == 2);
   CHECK(batch.refused[0].least == 9);
-  CHECK(planner.is_admitted(3));
 }
 
 TEST_CASE(
@@ -486,13 +524,13 @@ TEST_CASE("who has given its pages away is waited for, and reserves none") {
   planner.admit(10, 10, batch);
   planner.took(1, 2);
   planner.gave_away(1);
-  CHECK(planner.reserved() == 0);
+  CHECK(planner.promised() == 0);
   planner.begin(2, {2, 5});
   planner.admit(4, 10, batch);  // the others are where they were given
   CHECK(batch.admitted.empty());
   CHECK(batch.refused.empty());
   planner.end(1);
-  CHECK(planner.reserved() == 0);
+  CHECK(planner.promised() == 0);
   planner.admit(10, 10, batch);
   REQUIRE(batch.admitted.size() == 1);
   CHECK(batch.admitted[0].pages == 5);
@@ -514,13 +552,13 @@ TEST_CASE("what a task was granted and has not taken goes to the one that goes o
   planner.hand_on(1, 3);
   CHECK(planner.is_admitted(3));
   CHECK_FALSE(planner.is_admitted(1));
-  CHECK(planner.reserved() == 4);
+  CHECK(planner.promised() == 4);
   CHECK(admitted(8) == 0);  // the second waits on
   planner.offer(3, {});
   planner.plan(0, batch);
   CHECK(batch.items.size() == 1);
   planner.took(3, 4);
-  CHECK(planner.reserved() == 0);
+  CHECK(planner.promised() == 0);
   planner.end(3);
   CHECK(admitted(10) == 1);
   CHECK(batch.admitted[0].task == 2);

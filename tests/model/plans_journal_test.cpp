@@ -54,7 +54,7 @@ struct World {
     Batch batch;
     const std::uint32_t all = 4 + pick(12);
     planner.admit(
-        std::min<std::uint32_t>(all, static_cast<std::uint32_t>(planner.reserved()) + pick(8)), all,
+        std::min<std::uint32_t>(all, static_cast<std::uint32_t>(planner.promised()) + pick(8)), all,
         batch);
     std::string text = "of " + std::to_string(all);
     for (const PagesGranted& one : batch.admitted) {
@@ -103,7 +103,7 @@ struct World {
       }
       case 6: {
         if (!planner.is_admitted(task)) return "";
-        const std::uint64_t before = planner.reserved();
+        const std::uint64_t before = planner.promised();
         planner.hand_on(task, next);
         // What is left of it is the new one's.
         pages.erase(it);
@@ -133,7 +133,7 @@ std::vector<std::string> play(std::uint64_t seed, int steps) {
   for (int i = 0; i < steps; ++i) {
     std::string line = world.step();
     if (line.empty()) continue;
-    line += "; " + std::to_string(world.planner.reserved()) + " reserved, " +
+    line += "; " + std::to_string(world.planner.promised()) + " reserved, " +
             std::to_string(world.planner.waiting()) + " wait" +
             (world.planner.empty() ? ", empty" : "") + ", fits";
     for (const std::uint32_t pages : {0U, 4U, 8U, 16U, 32U})

@@ -1,5 +1,5 @@
 // What is read for a tenant is no more than it may have, and takes nobody else's pages.
-#include "engine/storage/tenant_room.h"
+#include "engine/storage/incoming_room.h"
 
 #include <catch2/catch.hpp>
 #include <string>
@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "engine/storage/host_tier.h"
+#include "engine/storage/incoming_pages.h"
 #include "engine/storage/kept_pool.h"
 #include "engine/storage/storage_clock.h"
 #include "made_pages.h"
@@ -106,6 +107,71 @@ TEST_CASE("what a tenant's prompt begins with counts where more of it is read") 
   // Nobody uses those, and it begins with them: no page more may come.
   CHECK(world.there("one", 1, 6) == 4);
   CHECK_FALSE(world.begin(2, 1));
+}
+
+namespace {
+
+/// What tasks were promised, and that of the tenant `one`.
+struct Promised final : PromisedPages {
+  std::uint64_t all = 0, own = 0;
+  std::uint64_t promised() const override { return all; }
+  std::uint64_t promised_to(std::string_view tenant) const override {
+    return tenant == "one" ? own : 0;
+  }
+};
+
+}  // namespace
+
+TEST_CASE("what running tasks were promised is not taken for what is read") {
+  World world;
+  Promised tasks;
+  world.kept.pool->promised = &tasks;
+  tasks.all = 13;  // of sixteen that are free or cache
+  REQUIRE(world.begin(1, 1));
+  CHECK(world.wait() == 3);
+  CHECK(world.kept.pool->pages_free() == 16);  // nobody holds them any more
+  tasks.all = 15;
+  // What it begins with are three pages of the cache, which it would hold.
+  CHECK_FALSE(world.begin(2, 1));
+  REQUIRE(world.begin(3, 2));
+  tasks.all = 16;  // one more was admitted meanwhile
+  CHECK(world.wait() == 0);
+  CHECK(world.there("one", 2, 6) == 0);
+}
+
+TEST_CASE("what a tenant's running tasks were promised is not taken for what is read for it") {
+  World world;
+  Promised tasks;
+  world.kept.pool->promised = &tasks;
+  tasks.all = tasks.own = 6;  // of a quota of eight
+  REQUIRE(world.begin(1, 1));
+  CHECK(world.kept.tier->pages_awaited() == 2);
+  CHECK(world.wait() == 2);
+  CHECK_FALSE(world.begin(2, 1));  // it would hold both, and bring nothing
+  tasks.own = 7;
+  CHECK_FALSE(world.begin(3, 1));
+  tasks.all = tasks.own = 5;
+  REQUIRE(world.begin(4, 2));
+  tasks.all = tasks.own = 8;
+  CHECK(world.wait() == 0);
+}
+
+TEST_CASE("what running tasks were promised is not taken for what other machines give") {
+  KvPool pool(shape, 16);
+  Promised tasks;
+  pool.promised = &tasks;
+  compute(pool, "", history(9, 8));
+  const std::vector<PageKey> keys = pool.keys_of(origin(""), history(9, 8));
+  tasks.all = 6;
+  const auto take = [&](std::size_t before, std::size_t least) {
+    const auto there = std::span<const PageKey>(keys).first(before);
+    return IncomingPages::take(pool, there, least, 16, "");
+  };
+  CHECK(take(0, 1)->unplaced() == 10);
+  CHECK(take(8, 1)->unplaced() == 2);  // it holds eight of them
+  CHECK(take(8, 3) == nullptr);
+  tasks.all = 8;
+  CHECK(take(8, 1) == nullptr);
 }
 
 namespace {

@@ -333,7 +333,7 @@ void ChatRole::tell(Turn& turn, const Generation& done, Result<void> outcome,
   const std::uint64_t number = sessions_.peers()->tell(*turn.from->from, std::move(bytes));
   if (outcome.ok())
     telling_.push_back(
-        {turn.activation, number, turn.from->from->machine, engine_clock() + Telling::patience});
+        {turn.activation, number, *turn.from->from, engine_clock() + Telling::patience});
   else
     ended.push_back({turn.activation, std::move(outcome)});
   turn.activation = nullptr;

@@ -63,9 +63,9 @@ struct Telling {
   static constexpr std::int64_t patience = 3'000'000'000;
 
   Activation* activation = nullptr;
-  std::uint64_t number = 0;   // `KvPeers::tell`'s
-  std::uint32_t machine = 0;  // whose conversation it is
-  std::int64_t until = 0;     // then it is not waited for any more
+  std::uint64_t number = 0;  // `KvPeers::tell`'s
+  PeerLife from;             // whose conversation it is
+  std::int64_t until = 0;    // then it is not waited for any more
 
   /// It has ended: that machine has heard, or will not, of which the call is warned.
   bool is_over(KvPeers& peers, std::int64_t now) const;

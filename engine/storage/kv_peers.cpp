@@ -118,6 +118,12 @@ void KvPeers::take_handshake(PeerLife peer, const PageHandshake::Outcome& outcom
     port_.notice(peer.machine,
                  "has pages of another layout, so none are exchanged with it: give both the same "
                  "files of the model, and start them again");
+  if (outcome.mismatch.has_value()) {
+    const std::lock_guard lock(mutex_);
+    refused_[peer] = *outcome.mismatch;
+    for (auto& [number, telling] : telling_)
+      if (telling.peer == peer && telling.how == Told::waiting) telling.how = Told::failed;
+  }
   if (outcome.say.has_value()) port_.send(channel_, peer, *outcome.say);
   if (outcome.met.has_value()) met(peer, *outcome.met);
 }
@@ -160,8 +166,9 @@ void KvPeers::lost(PeerLife peer) {
   handshake_.lost(peer);
   server_.lost(peer);
   tells_.lost(peer);
-  if (known_.erase(peer) == 0) return;
   const std::lock_guard lock(mutex_);
+  refused_.erase(peer);
+  if (known_.erase(peer) == 0) return;
   there_.erase(peer);
   // What was given up waited for its receipt alone.
   std::erase_if(telling_,

@@ -1,5 +1,4 @@
-// The pool's pages on other machines: given to them, and pulled from them before a prompt is
-// computed.
+// The pool's pages on other machines: given to them, and pulled before a prompt is computed.
 //
 // Joins what decides (`PageHandshake`, `PageServer`, `PagePuller`, `ReadGuard`) with a pool and a
 // port. Questions are answered on the port's thread, or the way's on which pages are read
@@ -109,6 +108,7 @@ class KvPeers final : public PageSource,
   bool is_pulling(const RowsOrigin& origin, std::span<const std::int32_t> tokens) const;
   /// A life of this machine has proved, ever, that it has the pool's secret.
   bool has_met(std::uint32_t machine) const;
+  std::optional<PageMismatch> mismatch(PeerLife peer) const;  // none: it may be met yet
   /// Tells the users of the pool there, as soon as it has been met. Returns its number.
   std::uint64_t tell(PeerLife peer, pages::Bytes text);
   /// failed: it was not heard, and never will be. unsure: it was on its way.
@@ -239,6 +239,7 @@ class KvPeers final : public PageSource,
   std::vector<Word> words_;
   std::set<PeerLife> there_;  // as the port's thread knows it
   std::set<std::uint32_t> met_machines_;
+  std::map<PeerLife, PageMismatch> refused_;
   Counts counts_;
   bool index_answered_ = false, was_told_ = false, stops_waiting_ = false;
   std::unique_ptr<KvIndex> index_;  // the first to go: it tells the others

@@ -51,7 +51,8 @@ std::uint64_t KvPeers::tell(PeerLife peer, pages::Bytes text) {
     std::size_t bytes = text.size();
     for (const auto& [other, telling] : telling_)
       bytes += telling.how == Told::waiting ? telling.bytes : 0;
-    if (!is_open_ || is_over || telling_.size() >= tells_most || bytes > tell_bytes_most)
+    if (!is_open_ || is_over || refused_.contains(peer) || telling_.size() >= tells_most ||
+        bytes > tell_bytes_most)
       return number;
     Telling& telling = telling_[number];
     telling.peer = peer;
@@ -94,6 +95,12 @@ KvPeers::Told KvPeers::give_up(std::uint64_t number) {
 bool KvPeers::has_met(std::uint32_t machine) const {
   const std::lock_guard lock(mutex_);
   return met_machines_.contains(machine);
+}
+
+std::optional<PageMismatch> KvPeers::mismatch(PeerLife peer) const {
+  const std::lock_guard lock(mutex_);
+  const auto it = refused_.find(peer);
+  return it == refused_.end() ? std::nullopt : std::optional(it->second);
 }
 
 std::vector<KvPeers::Word> KvPeers::take_words() {

@@ -306,6 +306,31 @@ TEST_CASE("what nobody waits for any more is not said later, and what was on its
   CHECK(second.peers->take_words().size() == 1);
 }
 
+TEST_CASE("who has another secret or other pages hears nothing, which is known at once") {
+  PeerHub hub;
+  const KeptPool first = among(hub.add(0));
+  const pages::Bytes text(3, std::byte{5});
+  const std::uint64_t early = first.peers->tell({1, 1}, text);
+  CHECK(first.peers->told(early) == KvPeers::Told::waiting);
+  CHECK(first.peers->mismatch({1, 1}) == std::nullopt);
+  {
+    const KeptPool second = among(hub.add(1, 1, 8));
+    const auto third = KeptPool::make_among(model().text().kv_shape(8), 40, hub.add(2), "kv");
+    REQUIRE(third.ok());
+    CHECK(first.peers->mismatch({1, 1}) == PageMismatch::secret);
+    CHECK(first.peers->mismatch({2, 1}) == PageMismatch::layout);
+    CHECK(first.peers->told(early) == KvPeers::Told::failed);
+    for (const std::uint32_t machine : {1U, 2U})
+      CHECK(first.peers->told(first.peers->tell({machine, 1}, text)) == KvPeers::Told::failed);
+    CHECK(second.peers->told(second.peers->tell({0, 1}, text)) == KvPeers::Told::failed);
+  }
+  // It may come again with the right one.
+  CHECK(first.peers->mismatch({1, 1}) == std::nullopt);
+  const std::uint64_t late = first.peers->tell({1, 2}, text);
+  const KeptPool again = among(hub.add(1, 2));
+  CHECK(first.peers->told(late) == KvPeers::Told::arrived);
+}
+
 TEST_CASE("who has read a prompt is asked for its pages, of however many machines") {
   for (const bool is_told : {false, true}) {
     PeerHub hub;

@@ -188,7 +188,7 @@ TEST_CASE("the warning says whether the machine did not hear, may have heard, or
   KvPeers& peers = *writer.chats().peers();
   const auto warning = [&](PeerLife to, bool waits) {
     FakeActivation call("decode", "a");
-    const chat::Telling telling{&call, peers.tell(to, pages::Bytes(3)), to.machine, 5};
+    const chat::Telling telling{&call, peers.tell(to, pages::Bytes(3)), to, 5};
     if (waits) CHECK_FALSE(telling.is_over(peers, 4));
     CHECK(telling.is_over(peers, 5));
     return call.warnings.empty() ? std::string() : call.warnings[0];
@@ -197,6 +197,8 @@ TEST_CASE("the warning says whether the machine did not hear, may have heard, or
   CHECK(warning({0, 0}, false).find("did not hear what was said: the next turn does not") !=
         std::string::npos);
   CHECK(warning({9, 1}, true).find("have never exchanged pages") != std::string::npos);
+  const Machine stranger("reader", &hub.add(2, 1, 8));
+  CHECK(warning({2, 1}, false).find("has another kv-pages.secret") != std::string::npos);
   hub.on_way = [](PeerLife, PeerLife, std::vector<std::byte>&) { return false; };
   CHECK(warning({0, 1}, true).find("may not have heard what was said") != std::string::npos);
 }

@@ -20,6 +20,7 @@ namespace sluice::cli {
 inline const char* reached(std::int64_t cut_off) {
   if (cut_off == 2) return "has filled the pages there are (`pages` of its paged_kv)";
   if (cut_off == 3) return "has filled the positions that the model has (begin a new session)";
+  if (cut_off == 4) return "has filled what its tenant may have (`tenant_pages` of its paged_kv)";
   return "reached its most tokens (--max-tokens, or the role's option max_tokens)";
 }
 

@@ -215,7 +215,7 @@ std::optional<Generation> decode_begun(std::span<const std::byte> bytes,
   const bool is_tenants = options.tenant.empty() || is_tenant_name(options.tenant);
   if (!parts.is_at_end() || !is_tenants || !are_tokens(begun.tokens, vocabulary) ||
       finish > static_cast<std::uint64_t>(Generation::Finish::length) ||
-      limit > static_cast<std::uint64_t>(Generation::CutOff::positions) ||
+      limit > static_cast<std::uint64_t>(Generation::CutOff::tenant) ||
       !are_options(options.tokens_max, options.sampling.top_k, options.sampling.temperature,
                    options.sampling.top_p))
     return std::nullopt;

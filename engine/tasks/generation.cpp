@@ -61,9 +61,12 @@ void GenerationTask::grant(TextEngine& engine, std::size_t pages) {
   const std::size_t prompt = g.rows.size() / engine.shape().block.width;
   if (g.options.tokens_max != 0 && room >= prompt) {
     const std::size_t most = g.tokens.size() + room - prompt + (g.in_prompt() ? 1 : 0);
-    if (most < g.options.tokens_max)
-      g.limit =
-          in_positions <= in_pages ? Generation::CutOff::positions : Generation::CutOff::pages;
+    if (most < g.options.tokens_max) {
+      const std::optional<TenantRoom> own = engine.pages().tenant_room(g.options.tenant);
+      g.limit = in_positions <= in_pages                  ? Generation::CutOff::positions
+                : own.has_value() && own->free() <= pages ? Generation::CutOff::tenant
+                                                          : Generation::CutOff::pages;
+    }
     g.options.tokens_max = std::min(g.options.tokens_max, most);
   }
   if (g.in_prompt()) {

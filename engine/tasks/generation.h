@@ -36,7 +36,7 @@ struct GenerationOptions {
 struct Generation {
   enum class Finish : std::uint8_t { none, end_token, stop, length, failed };
   /// What an answer reached that was cut off; an answer's attribute `cut_off`.
-  enum class CutOff : std::uint8_t { none = 0, tokens = 1, pages = 2, positions = 3 };
+  enum class CutOff : std::uint8_t { none = 0, tokens = 1, pages = 2, positions = 3, tenant = 4 };
 
   std::uint64_t id = 0;
   GenerationOptions options;
@@ -81,7 +81,7 @@ class GenerationTask final : public Task {
 
   const Generation& generation() const { return generation_; }
   /// What it reached where it ended at its greatest length: the tokens that were asked for, or
-  /// before them the pages that there were or the model's positions.
+  /// before them the pages that there were, those of its tenant or the model's positions.
   Generation::CutOff cut_off() const {
     return generation_.finish == Generation::Finish::length ? generation_.limit
                                                             : Generation::CutOff::none;

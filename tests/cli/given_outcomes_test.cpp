@@ -243,7 +243,7 @@ TEST_CASE("a call's result is the line that it was before") {
   line("files", {{"t", tensor}, {"a", one}, {"t", tensor}, {"a", two}},
        {{0, "t.npy"}, {2, "t-2.npy"}});
   line("texts in files", {{"a", one}, {"a", two}, {"b", one}}, {{0, "a.txt"}, {1, "a.txt"}});
-  for (const std::int64_t why : {0, 1, 2, 3, 4}) {
+  for (const std::int64_t why : {0, 1, 2, 3, 4, 5}) {
     cut->attributes = {{"cut_off", why}};
     line("cut off " + std::to_string(why), {{"a", one}, {"a", cut_off}});
   }

@@ -74,19 +74,27 @@ TEST_CASE("an answer says whether tokens, pages or the model's positions cut it 
 
 TEST_CASE("an answer of fewer pages than the model has positions is cut off by them") {
   const Model model = Model::open(std::string(SLUICE_SOURCE_DIR) + "/models/scenes").value();
-  KvPool pool(model.text().kv_shape(4), 3);
-  CpuText text(model.text(), pool);
-  Generation made;
-  made.history = {1, 3, 20, 21, 4};
-  made.options.tokens_max = 40;
-  model.text().embed(made.history, made.rows);
-  GenerationTask task(std::move(made), nullptr);
-  ModelEngine engine(text, {});
-  engine.add(1, task);
-  std::vector<TaskId> advanced;
-  while (engine.step(advanced)) continue;
-  CHECK(task.cut_off() == Generation::CutOff::pages);
-  engine.remove(1);
+  const auto cut_off = [&](std::size_t pages, std::size_t tenants, const std::string& tenant) {
+    KvPool pool(model.text().kv_shape(4), pages);
+    pool.limit_tenants(tenants);
+    CpuText text(model.text(), pool);
+    Generation made;
+    made.history = {1, 3, 20, 21, 4};
+    made.options.tokens_max = 40;
+    made.options.tenant = tenant;
+    model.text().embed(made.history, made.rows);
+    GenerationTask task(std::move(made), nullptr);
+    ModelEngine engine(text, {});
+    engine.add(1, task);
+    std::vector<TaskId> advanced;
+    while (engine.step(advanced)) continue;
+    engine.remove(1);
+    return task.cut_off();
+  };
+  CHECK(cut_off(3, 3, "") == Generation::CutOff::pages);
+  CHECK(cut_off(3, 2, "") == Generation::CutOff::pages);  // nobody's
+  CHECK(cut_off(3, 2, "lab") == Generation::CutOff::tenant);
+  CHECK(cut_off(30, 3, "lab") == Generation::CutOff::tenant);
 }
 
 TEST_CASE("who was in the forward before does not fail where memory runs out before a plan") {

@@ -421,7 +421,7 @@ TEST_CASE("how far an answer is travels whole, and what cannot be is refused") {
   begun.text = "one";
   begun.finish = Generation::Finish::length;
   begun.end_token = 4;
-  begun.limit = Generation::CutOff::pages;
+  begun.limit = Generation::CutOff::tenant;
   begun.next_position = 3;
   begun.origin = {"model", 6, {{"picture", 12}}, 5};
   const std::vector<std::int32_t> prompt{1, 2};

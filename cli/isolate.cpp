@@ -101,10 +101,16 @@ std::vector<hosts::HostGroup> groups_of(const ClusterMachine& machine) {
   return groups;
 }
 
-std::string roles_of(const WorkflowSpec& workflow) {
+std::string listed(const std::vector<std::string>& names) {
   std::string list;
-  for (const RoleSpec& role : workflow.roles) list += (list.empty() ? "" : ", ") + role.name.text;
+  for (const std::string& name : names) list += (list.empty() ? "" : ", ") + name;
   return list;
+}
+
+std::string roles_of(const WorkflowSpec& workflow) {
+  std::vector<std::string> names;
+  for (const RoleSpec& role : workflow.roles) names.push_back(role.name.text);
+  return listed(names);
 }
 
 }  // namespace
@@ -166,7 +172,12 @@ Result<Hosted> isolated(const IsolateOptions& options, const Catalog& catalog,
       message += "; there are " + roles_of(workflow);
     return Error{groups.error().code, std::move(message)};
   }
-  for (hosts::HostGroup& group : *groups) group.limits.memory = options.memory;
+  for (hosts::HostGroup& group : *groups) {
+    group.limits.memory = options.memory;
+    if (!group.together.empty())
+      std::fprintf(stderr, "note: --isolate: %s run in one process: %s\n",
+                   listed(group.roles).c_str(), group.together.c_str());
+  }
   return with_hosts(catalog, {&spec, 1}, *groups, plugins, "");
 }
 

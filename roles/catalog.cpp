@@ -55,6 +55,7 @@ const ParamSharing* Catalog::sharing_of_kind(std::string_view kind) const {
 std::string Catalog::why_in_one_process(const GlobalParamSpec& param) const {
   if (param.device == EngineDevice::cuda) return "its pages are on a GPU (`device: cuda`)";
   if (param.ssd) return "its pages are kept in one folder (`ssd`)";
+  if (param.tenant_pages > 0) return "one process counts what tenants have (`tenant_pages`)";
   const ParamSharing* const sharing = sharing_of_kind(param.kind.text);
   if (sharing == nullptr || !param.model)
     return "a " + param.kind.text + (param.model ? "" : " without a model") + " is of one process";

@@ -131,11 +131,6 @@ Result<std::unique_ptr<KvPool>> make_pages(const DecoderShape& shape, const Glob
 
 Result<std::unique_ptr<SharedParam>> share_pages(const DecoderShape& shape,
                                                  const GlobalParamSpec& spec) {
-  if (spec.tenant_pages > 0)
-    return invalid_argument(
-        "global parameter '" + spec.name.text +
-        "' has `tenant_pages`, which are kept where one process has all roles over it: leave them "
-        "out, or run its roles in one host");
   if (Result<void> fits = check_memory(shape, spec); !fits.ok()) return fits.error();
   const KvShape rows = rows_of(shape, spec);
   SharedPagesShape all{static_cast<std::uint32_t>(pages_of(spec)),

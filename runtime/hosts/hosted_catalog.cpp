@@ -225,7 +225,7 @@ void join(Roles& groups, const std::string& a, const std::string& b) {
 Result<std::vector<HostGroup>> isolate(std::span<const WorkflowSpec* const> workflows,
                                        std::span<const std::string> roles,
                                        const WhyInOneProcess& why_in_one) {
-  Roles groups;
+  Roles groups, together;  // the latter: why, by a role
   std::vector<std::string> known;
   for (const WorkflowSpec* spec : workflows)
     for (const RoleSpec& role : spec->roles) known.push_back(role.name.text);
@@ -259,13 +259,16 @@ Result<std::vector<HostGroup>> isolate(std::span<const WorkflowSpec* const> work
         return invalid_argument("'" + first + "' and '" + second +
                                 "' can only be isolated together: " + why);
       // They take the name of the first.
-      if (groups.contains(first)) join(groups, second, first);
+      if (!groups.contains(first)) continue;
+      join(groups, second, first);
+      if (!all) together.emplace(first, why);
     }
   std::vector<HostGroup> made;
   for (const auto& [role, name] : groups) {
     auto it = std::ranges::find(made, name, &HostGroup::name);
     if (it == made.end()) it = made.insert(made.end(), {name, {}});
     it->roles.push_back(role);
+    if (const auto why = together.find(role); why != together.end()) it->together = why->second;
   }
   return made;
 }

@@ -32,6 +32,7 @@ struct HostGroup {
   std::string name;  // empty: these roles are in this process, and those in no group elsewhere
   std::vector<std::string> roles;
   HostLimits limits = {};
+  std::string together = {};  // why roles of it that were named one by one are in one process
 };
 
 /// A host of a catalog, and who is in it.

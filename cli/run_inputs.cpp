@@ -80,6 +80,11 @@ Result<CallInputs> inputs_of(const RunOptions& options, const Plan& plan) {
   const bool given =
       std::ranges::any_of(inputs, [](const auto& input) { return input.first == "request"; });
   const bool left_out = std::ranges::find(options.without, "request") != options.without.end();
+  if (options.tenant && !takes_request)
+    return invalid_argument("--tenant is a part of an input `request: json`, which " +
+                            options.file +
+                            " does not have: give the workflow one that parse_request reads, as "
+                            "workflows/chat.yaml has");
   if (options.asks() && !takes_request)
     return invalid_argument(
         "--prompt, --image and the options beside them make an input `request: json`, which " +

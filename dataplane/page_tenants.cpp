@@ -3,13 +3,15 @@
 namespace sluice {
 
 Error tenant_is_full(std::string_view tenant, std::size_t needed, const TenantRoom& room) {
-  return {ErrorCode::exhausted,
-          "the tenant '" + std::string(tenant) +
-              "' has no more of the KV pool: " + std::to_string(needed) +
-              " pages are needed, and of the " + std::to_string(room.quota) +
-              " that it may have it holds " + std::to_string(room.held) + "; " +
-              (needed > room.quota ? "ask for less" : "end one of its sessions") +
-              " or raise `tenant_pages`"};
+  return {
+      ErrorCode::exhausted,
+      "the tenant '" + std::string(tenant) +
+          "' has no more of the KV pool: " + std::to_string(needed) + " pages are needed, " +
+          (needed > room.quota
+               ? "more than the " + std::to_string(room.quota) + " that it may have; ask for less"
+               : "and of the " + std::to_string(room.quota) + " that it may have it holds " +
+                     std::to_string(room.held) + "; end one of its sessions") +
+          " or raise `tenant_pages`"};
 }
 
 void PageTenants::limit(std::uint32_t quota) {

@@ -216,8 +216,7 @@ Result<std::unique_ptr<ClusterHome>> ClusterHome::begin(
   if (!node.ok()) return node.error();
   home->node_ = std::move(node).value();
   home->show_status();
-  if (progress) progress("waiting for the other machines");
-  if (Result<void> all = home->wait_for_members(patience, told_to_end); !all.ok()) {
+  if (Result<void> all = home->wait_for_members(patience, told_to_end, progress); !all.ok()) {
     if (all.error().code == ErrorCode::cancelled) return all.error();
     kept->print();
     return Error{all.error().code, all.error().message + what_to_do(cluster, self)};
@@ -264,12 +263,18 @@ void ClusterHome::prepare_hosts(const Catalog& catalog, const std::vector<std::s
 
 /// Nobody waits for a machine of which whoever starts it says that it keeps failing.
 Result<void> ClusterHome::wait_for_members(std::chrono::milliseconds patience,
-                                           const std::function<bool()>& told_to_end) {
+                                           const std::function<bool()>& told_to_end,
+                                           const ShowProgress& progress) {
   using std::chrono::steady_clock;
   auto asked = steady_clock::now();
   std::vector<std::string> missed;
   Result<void> all = node_->wait_for_members(
       patience, [&](const std::vector<std::string>& missing) -> Result<void> {
+        if (progress && missed != missing) {
+          std::string who;
+          for (const std::string& name : missing) who += (who.empty() ? "'" : ", '") + name + "'";
+          progress((missing.size() == 1 ? "waiting for machine " : "waiting for machines ") + who);
+        }
         missed = missing;
         if (told_to_end()) return ended();
         if (steady_clock::now() - asked < step) return {};

@@ -47,11 +47,14 @@ class ClusterHome {
   std::string waits_for() { return restarts_->waits_for(); }
 
  private:
+  using ShowProgress = std::function<void(std::string_view)>;
+
   Result<void> start_processes(const WorkflowOptions& options,
                                const std::vector<std::string>& plugins);
   void prepare_hosts(const Catalog& catalog, const std::vector<std::string>& plugins);
   Result<void> wait_for_members(std::chrono::milliseconds patience,
-                                const std::function<bool()>& told_to_end);
+                                const std::function<bool()>& told_to_end,
+                                const ShowProgress& progress);
   void show_status();
   ClusterHome(const Cluster& cluster, std::uint32_t self) : cluster_(cluster), self_(self) {}
 

@@ -114,7 +114,8 @@ std::string about_value(const CLI::App& app, const std::string& message) {
   const std::string& given = option->results().back();
   const std::string number = number_of(*option, given);
   if (number.empty()) return message;
-  return name_of(*option) + " is '" + given + "', it must be " + number;
+  return name_of(*option) + " is '" + given + "', it must be " + number +
+         (option->get_description().ends_with("in seconds") ? ", in seconds" : "");
 }
 
 /// An option that the command has not: the nearest that it has, or the same under another name.

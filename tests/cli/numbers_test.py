@@ -48,7 +48,7 @@ def check(command, name, kind, least, most):
     for given in wrong:
         done = sluice(*command, f"{name}={given}") if given else sluice(*command, name, "")
         wide = " and of 64 bits at most" if not least and re.fullmatch("-?[0-9]{19,}", given) else ""
-        line = f"error: {name} is '{given}', it must be {allowed}{wide}\n"
+        line = f"error: {name} is '{given}', it must be {allowed}{wide}{', in seconds' if name == '--join-within' else ''}\n"
         if done.returncode != 2 or done.stdout or not done.stderr.startswith(line):
             failures.append(f"sluice {' '.join(command)} {name}={given!r}: {done.returncode}, {done.stderr or done.stdout!r}")
 

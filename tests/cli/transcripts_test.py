@@ -144,6 +144,7 @@ def refusals(folder):
         ["--calls", "-", "--prompt", "x"], ["--calls", "-", "--without", "request"], ["--calls", "-", "--input", "request={}"],
         ["--calls", "-", "--out", "a", "--out", "b"], ["--calls", "-", "--out", "a=b"], ["--calls", "-", "--concurrency", "0"],
         ["--calls", "-", "--concurrency", "1025"], ["--concurrency", "2"], ["--session", ""], ["--join-within", "5"],
+        ["--cluster", laptop, "--join-within", "3s"],
         ["--prompt", "-", "--request", "-"], ["--prompt", "x", "--max-tokens", "x"], ["--prompt", "x", "--temperature", "nan"],
         ["--prompt", "x", "--temperature", "1e999"], ["--prompt", "x", "--top-k", "99999999999999999999"],
         ["--prompt", "x", "--seed", "1.5"], ["--prompt", "x", "--out", "image="], ["--prompt", "x", "--out", "nobody=x.png"],
@@ -152,7 +153,7 @@ def refusals(folder):
         ["--prompt", "x", "--isolate", "all", "--cluster", laptop], ["--prompt", "x", "--plugins", "nowhere"],
         ["--prompt", "x", "--plugins", empty], ["--prompt", "x", "--plugins", plain]))
     yield from (["run", robot] + words for words in (
-        [], ["--prompt", "x"], ["--input", "image=@nowhere"], ["--input", f"image=@{plain}"], ["--input", "image=x"]))
+        [], ["--prompt", "x"], ["--tenant", "lab"], ["--input", "image=@nowhere"], ["--input", f"image=@{plain}"], ["--input", "image=x"]))
     yield ["run"]
     yield ["run", robot, "--cluster", laptop]
     yield ["run", "--cluster", "nowhere.yaml"]

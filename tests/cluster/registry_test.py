@@ -112,7 +112,7 @@ def same_name(folder: str, socket: str):
     os.mkdir(twin)
     cluster = with_registry(twin, "lab.yaml", f"unix://{socket}")
     done = sluice("run", "--cluster", cluster, "--join-within", "4", "--prompt", "draw a star")
-    check(done.returncode == 1 and "'eyes' did not join within 4000 ms" in done.stderr
+    check(done.returncode == 1 and "'eyes' did not join within 4000 ms" in done.stderr and "waiting for machine 'eyes', " in done.stderr
           and f"; the registry at unix://{socket} knows 'eyes' of cluster 'lab': perhaps of another cluster file of this name"
           in done.stderr, f"a cluster's twin: {done}")
 

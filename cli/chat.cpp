@@ -126,7 +126,7 @@ Result<Generation> Talk::begin(std::vector<std::int32_t>& prompt) {
       model_.keep_prefix(pool_, std::move(sequence_), origin_, tokens_, *generation, true);
   sequence_ = {};
   if (options_.stats)
-    std::fprintf(stderr, "prompt     %s, %zu kept, %zu new\n",
+    std::fprintf(stderr, "prompt     %s, %zu kept in this chat, %zu new\n",
                  count_text(prompt.size(), "token").c_str(), kept, prompt.size() - kept);
   return generation;
 }
@@ -304,7 +304,8 @@ void add_chat(Command app, Chosen& chosen) {
   add_sampling(sub, generation);
   sub.add_option("--precision", options->precision, "exact, bf16 or int8")
       .one_of({"exact", "bf16", "int8"});
-  sub.add_flag("--stats", options->stats, "tell for each turn what was kept and what is new");
+  sub.add_flag("--stats", options->stats,
+               "tell for each turn how much of its prompt this chat has kept and how much is new");
   add_kv_dtype(sub, options->kept);
   add_kv_folder(sub, options->kv);
   sub.callback([options, &chosen] { chosen = [=] { return chat(*options); }; });

@@ -36,7 +36,7 @@ void tell_pages(const KvTier* tier, const KvFolder& folder, std::size_t prompt_t
   if (tier == nullptr) return;
   // What was read back may have been given up again before it could be used.
   const std::size_t read_back = std::min(answer.tokens_read_back, answer.tokens_kept);
-  std::fprintf(stderr, "pages      %s: %zu from memory, %zu from %s, %zu computed\n",
+  std::fprintf(stderr, "pages      %s: %zu from memory, %zu from the folder %s, %zu computed\n",
                count_text(prompt_tokens, "token").c_str(), answer.tokens_kept - read_back,
                read_back, folder.path.c_str(),
                prompt_tokens - std::min(answer.tokens_kept, prompt_tokens));

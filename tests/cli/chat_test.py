@@ -70,7 +70,7 @@ def ten_turns():
     for turn in range(10):
         talk.type(f"this is turn {turn}\n")
         said = talk.read_until(r"\n> ")
-        stats = re.search(r"prompt +(\d+) tokens, (\d+) kept, (\d+) new", said)
+        stats = re.search(r"prompt +(\d+) tokens, (\d+) kept in this chat, (\d+) new", said)
         expect(f"turn {turn} tells what it kept", stats, said)
         if not stats:
             return
@@ -115,7 +115,7 @@ def pictures():
         expect(f"{name}: the answer to a picture", wanted in said.replace("\r\n", "\n"), (wanted, said))
         talk.type("and more\n")
         said = talk.read_until(r"\n> ")
-        stats = re.search(r"prompt +(\d+) tokens, (\d+) kept, (\d+) new", said)
+        stats = re.search(r"prompt +(\d+) tokens, (\d+) kept in this chat, (\d+) new", said)
         expect(f"{name}: the picture is kept, not seen again", stats and int(stats[2]) >= prompt > 30, said)
         talk.type(f"/reset\n{question}\n")
         said = talk.read_until(r" new\r\n") + talk.read_until(r"\n> ")

@@ -39,7 +39,7 @@ def run(*words, text=b"", file_bytes=None):
 def pages(said):
     """(tokens, from memory, from the folder, computed) of each turn."""
     return [tuple(map(int, found)) for found in re.findall(
-        r"^pages +(\d+) tokens?: (\d+) from memory, (\d+) from \S+, (\d+) computed$", said, re.M)]
+        r"^pages +(\d+) tokens?: (\d+) from memory, (\d+) from the folder \S+, (\d+) computed$", said, re.M)]
 
 
 def check_model(model, folder, prompt):
@@ -161,7 +161,7 @@ def test_full_disk(folder):
         told = re.findall(rf"^{place} (lacks pages that were to be kept|is not used for a while): a page cannot be written: File too large$", said, re.M)
         expect(f"{name} tells once that its last pages were not written", status == 0 and len(told) == 1, said)
         status, _, said = run(*words, "--kv-folder", place + "-with-room", text=text)
-        expect(f"{name} says nothing of a folder that has all pages", status == 0 and place not in said.replace(f"from {place}-with-room", ""), said)
+        expect(f"{name} says nothing of a folder that has all pages", status == 0 and place not in said.replace(f"from the folder {place}-with-room", ""), said)
 
 
 def test_removed_folder(folder):

@@ -188,7 +188,7 @@ void PagePuller::take_page(PeerLife from, Held came, std::int64_t now) {
   }
   Question& question = it->second;
   const auto at = pulls_.find(question.pull);
-  if (!is_asked_for(question, head)) return end(at, PullEnd::broken, now);
+  if (!is_asked_for(question, head, false)) return end(at, PullEnd::broken, now);
   ++question.got;
   if (at->second.is_fetching) {
     put(question, came.page, now);
@@ -213,8 +213,9 @@ bool PagePuller::put(const Question& question, const PageContent& page, std::int
   return true;
 }
 
-bool PagePuller::is_asked_for(const Question& question, const PageHead& head) const {
-  return question.got < question.count && !question.end.has_value() && head.index == question.got &&
+bool PagePuller::is_asked_for(const Question& question, const PageHead& head, bool is_place) const {
+  return is_place == question.for_places && question.got < question.count &&
+         !question.end.has_value() && head.index == question.got &&
          head.key == pulls_.at(question.pull).keys[question.first + question.got] &&
          head.incarnation == peers_.at(question.peer).incarnation &&
          head.length == self_.page_bytes;
@@ -313,6 +314,7 @@ bool PagePuller::ask(std::uint64_t id, Pull& pull, Peer& peer, PeerLife life, st
                                    {begin, begin + static_cast<std::ptrdiff_t>(count)},
                                    for_places})});
   questions_[next_question_] = {id, life, pull.asked, count};
+  questions_[next_question_].for_places = for_places;
   pull.questions.insert(next_question_++);
   ++peer.asks;
   peer.in_flight += bytes;
@@ -320,11 +322,13 @@ bool PagePuller::ask(std::uint64_t id, Pull& pull, Peer& peer, PeerLife life, st
 }
 
 /// What was asked for still comes, and counts until then. The early question may have had its whole
-/// answer before the pull was to be fetched: nothing else would end it.
+/// answer before the pull was to be fetched: nothing else would end it, but a read that is under
+/// way.
 void PagePuller::drop(Pulls::iterator at) {
   for (const std::uint64_t id : at->second.questions) questions_.at(id).pull = 0;
   const auto first = questions_.find(at->second.first_asked);
-  if (first != questions_.end() && first->second.end.has_value()) forget(first);
+  if (first != questions_.end() && first->second.end.has_value() && first->second.reading == 0)
+    forget(first);
   pulls_.erase(at);
 }
 

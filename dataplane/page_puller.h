@@ -170,7 +170,7 @@ class PagePuller {
     std::size_t first = 0, count = 0, got = 0;
     std::size_t reading = 0;             // of those that were got, not read yet
     std::optional<pages::End> end = {};  // no more comes
-    bool is_near = false;                // nobody was asked: this side has looked
+    bool for_places = false, is_near = false;  // what is asked for; nobody was, this side looked
     // What came before the pull was to be fetched.
     std::vector<pages::Place> early = {};
     std::vector<Held> held = {};
@@ -218,8 +218,8 @@ class PagePuller {
   /// What was asked for has come, or never will.
   void forget(Questions::iterator question);
   void take_end(PeerLife peer, const pages::End& end, std::int64_t now);
-  /// Of one that somebody waits for.
-  bool is_asked_for(const Question& question, const pages::PageHead& head) const;
+  /// Of one that somebody waits for. `is_place`: and not its content.
+  bool is_asked_for(const Question& question, const pages::PageHead& head, bool is_place) const;
   /// In the order of the pull's pages.
   void arrive(const Question& question, std::size_t page, bool is_read, std::int64_t now);
   void finish(Questions::iterator at, std::int64_t now);

@@ -51,12 +51,12 @@ bool PagePuller::begin_near(std::uint64_t id, std::vector<PageKey> keys, PeerLif
   pull.questions.insert(pull.first_asked);
   Question& question = questions_[pull.first_asked];
   question = {id, life, 0, count};
-  question.is_near = true;
+  question.for_places = question.is_near = true;
   it->second.in_flight += count * self_.page_bytes;
   const auto at = pulls_.emplace(id, std::move(pull)).first;
   for (Place& place : places) {
     place.head.id = at->second.first_asked;
-    const bool is_so = is_asked_for(question, place.head) && place.page < it->second.pages;
+    const bool is_so = is_asked_for(question, place.head, true) && place.page < it->second.pages;
     SLUICE_CHECK(is_so, "a place is another page's");
     ++question.got;
   }
@@ -80,7 +80,7 @@ void PagePuller::take_place(PeerLife from, const Place& place, std::int64_t now)
   const auto at = pulls_.find(question.pull);
   const std::uint32_t pages = peers_.at(from).pages;
   if (pages == 0) return end(at, PullEnd::lost, now);  // closed since it was asked
-  if (!is_asked_for(question, place.head) || place.page >= pages)
+  if (!is_asked_for(question, place.head, true) || place.page >= pages)
     return end(at, PullEnd::broken, now);
   ++question.got;
   if (at->second.is_fetching)

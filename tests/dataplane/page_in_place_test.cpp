@@ -127,3 +127,25 @@ TEST_CASE("a page in place that was given up, or is another, is not taken") {
     CHECK(events[0].end == PullEnd::broken);
   }
 }
+
+TEST_CASE("an answer that is content first and places then is broken, and nothing of it is read") {
+  PagePuller puller(hello_of(2), 4 * page_bytes);
+  puller.met(server_life, hello_of(1), 0);
+  puller.opened(server_life, 8);
+  REQUIRE(puller.begin(1, keys_of(0, 2), 0));
+  const std::vector<PeerMessage> out = puller.take_out();
+  const pages::Ask ask = read_as<pages::Ask>(out.at(0));
+  REQUIRE_FALSE(ask.for_places);
+  const pages::Bytes content = content_of(key_of(0));
+  const auto head = [&](std::uint32_t index, std::uint32_t sum) {
+    return pages::PageHead{ask.id, 1, 5, key_of(index), index, page_bytes, sum};
+  };
+  puller.take(server_life, encode(pages::PageContent{head(0, crc32c(content) ^ 1U), content}), 1);
+  const pages::End end{ask.id, 1, pages::End::Status::done, 9};
+  puller.take(server_life, encode(pages::Places{{{head(1, 7), 3}}, end}), 1);
+  std::vector<PullEvent> events = puller.take_events();
+  REQUIRE(events.size() == 1);
+  CHECK((events[0].kind == PullEvent::Kind::ended && events[0].end == PullEnd::broken));
+  CHECK(puller.take_reads().empty());
+  CHECK(puller.pulls() == 0);
+}

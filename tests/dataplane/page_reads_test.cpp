@@ -204,17 +204,28 @@ class World {
     if (to_client_.empty()) return;
     Bytes message = std::move(to_client_.front());
     to_client_.pop_front();
-    if (random_.next() % 16 == 0) lie(message);
+    if (random_.next() % 8 == 0) lie(message);
     puller_.take(peer_, std::move(message), now_);
   }
   void lie(Bytes& message) {
     const auto read = pages::decode(message);
-    if (!read.has_value() || !std::holds_alternative<pages::Places>(*read)) return;
+    if (!read.has_value()) return;
+    if (const auto* page = std::get_if<pages::PageContent>(&*read)) return lie(*page, message);
+    if (!std::holds_alternative<pages::Places>(*read)) return;
     auto said = std::get<pages::Places>(*read);
     if (said.places.empty()) return;
     constexpr std::uint32_t pages_said[] = {slots, slots + 1, 0xffffffff, 0};
     said.places[random_.next() % said.places.size()].page = pages_said[random_.next() % 4];
     message = encode(said);
+  }
+  /// Other bytes first, and what follows in places.
+  void lie(const pages::PageContent& page, Bytes& message) {
+    if (page.head.index == 0) {
+      message.back() ^= std::byte{1};
+      return;
+    }
+    const pages::End end{page.head.id, 1, pages::End::Status::done, 0};
+    message = encode(pages::Places{{{page.head, 0}}, end});
   }
   void read_content() {
     const std::size_t at = random_.next() % asked_.size();

@@ -28,7 +28,7 @@ namespace sluice {
 
 class PagePreloads {
  public:
-  /// Of one peer: fewer than these wait when it is asked on.
+  /// Of one peer: no more than these wait once it has answered.
   static constexpr std::size_t queued_most = 1024;
   static constexpr std::uint32_t tries_after = 16;  // runs that displaced nothing
 

@@ -146,11 +146,16 @@ Sequence PageTable::fork(const Sequence& sequence) {
   return copy;
 }
 
+/// Nobody finds it any more; it stays as it is otherwise, and so does what follows it.
+void PageTable::hide(Page page) {
+  if (watcher_ != nullptr) watcher_->dropped(page);
+  SLUICE_CHECK(index_.erase(pages_[page].key.words[0]));
+}
+
 /// Of a page that is cache and a leaf.
 void PageTable::give_up(Page page) {
-  if (watcher_ != nullptr) watcher_->dropped(page);
   State& state = pages_[page];
-  SLUICE_CHECK(index_.erase(state.key.words[0]));
+  if (find(state.key) == page) hide(page);
   if (tenants_.are_known()) {
     tenants_.set_leaf(page, false);
     tenants_.use(page);
@@ -257,12 +262,11 @@ bool PageTable::publish(Sequence& sequence, const PageKey& key) {
     return true;
   }
   const std::uint32_t other = index_.find(key.words[0]);
-  if (other != KeyTable::none) {
-    // A key that meets another one in 64 bits of 256 is not shared, and a fork
-    // keeps its pages: what it shares would else follow a page that it does not
-    // have.
-    if (pages_[other].key != key || pages_[mine].references > 1) return false;
-    SLUICE_CHECK(pages_[other].parent == before);
+  // A key that meets another one in 64 bits of 256 is not shared.
+  if (other != KeyTable::none && pages_[other].key != key) return false;
+  if (other != KeyTable::none && pages_[other].parent == before) {
+    // A fork keeps its pages: what it shares would else follow a page that it does not have.
+    if (pages_[mine].references > 1) return false;
     refer(other);
     unrefer(mine);
     mine = other;
@@ -270,6 +274,9 @@ bool PageTable::publish(Sequence& sequence, const PageKey& key) {
     return true;
   }
   if (!become_tenants(sequence, mine, before)) return false;
+  // Somebody has said that it stands elsewhere: no prompt finds it there, and it is in the way
+  // here.
+  if (const Page wrong = find(key); wrong != no_page) hide(wrong);
   State& state = pages_[mine];
   state.key = key;
   state.is_published = true;

@@ -135,9 +135,10 @@ class PageTable {
   void wrote(Sequence& sequence, std::uint32_t rows);
   /// The next unpublished page is full and `key` is its content's; others see
   /// it from now on. If that content is published already, the sequence goes on
-  /// with the other page and gives its own back. False: the page cannot be
-  /// shared now (also where it would become a tenant's that may have no more)
-  /// and stays private; those behind it must wait for it.
+  /// with the other page and gives its own back; but where that follows another
+  /// page than here, which a key's content never does, it is found no more.
+  /// False: the page cannot be shared now (also where it would become a tenant's
+  /// that may have no more) and stays private; those behind it must wait for it.
   [[nodiscard]] bool publish(Sequence& sequence, const PageKey& key);
   /// To fewer rows only. Of what was reserved behind them stays what `reserved` rows need, in
   /// pages that nobody else sees.
@@ -204,6 +205,7 @@ class PageTable {
   bool make_room(std::uint32_t count, TenantNumber tenant);
   bool make_own_room(std::uint32_t count, TenantNumber tenant);
   bool become_tenants(const Sequence& sequence, Page page, Page before);
+  void hide(Page page);
   void give_up(Page page);
   Page take(TenantNumber tenant);
   void tell_policy(const Sequence& sequence, bool is_use = true);

@@ -414,6 +414,9 @@ void KvPeers::publish_arrived(Fetch& fetch) {
   for (; put < fetch.arrived.size(); ++put, ++fetch.next) {
     const PageKey& key = fetch.keys[fetch.next];
     const bool is_new = fetch.is_preload && !pool_.table().has(key);
+    // Who has made it here meanwhile knows what it follows; a machine may say anything.
+    const auto to_it = std::span<const PageKey>(fetch.keys).first(fetch.next + 1);
+    if (fetch.is_preload && !is_new && pool_.table().match(to_it) < to_it.size()) break;
     if (!fetch.incoming->publish(key)) break;
     if (fetch.is_preload) preloads_->came(key, is_new);
     read += fetch.arrived[put].is_read ? 1 : 0;

@@ -55,6 +55,8 @@ MUTANTS = [
      "return pages_[page].references > 1 || pages_[page].is_published;", "return pages_[page].is_published;", TABLE),
     ("K10 a page goes before those that follow it", "dataplane/page_table.h",
      "pages_[page].references > 0 || pages_[page].children > 0;", "pages_[page].references > 0;", TABLE),
+    ("K10 a page is taken from wherever it was said to stand", "dataplane/page_table.cpp",
+     "  if (other != KeyTable::none && pages_[other].parent == before) {\n", "  if (other != KeyTable::none) {\n", None),
     ("K11 a fragment that is copied loses its last row", "dataplane/page_table.cpp",
      "{sequence.pages_[at], to, used}", "{sequence.pages_[at], to, used - 1}", None),
     ("K11 a fork is cut to whole pages", "dataplane/page_table.cpp",

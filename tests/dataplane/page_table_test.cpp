@@ -52,7 +52,7 @@ struct Rig {
   std::vector<std::uint64_t> last_generation;
   std::uint64_t words;
   std::map<PageKey, Tokens> published;    // every content ever published, by its key
-  std::map<PageKey, PageKey> parent_key;  // and whose content stands before it
+  std::map<Page, PageKey> parent_key;     // of each page, whose content stands before it
   std::map<std::pair<Page, std::uint64_t>, PageKey> named;  // what a page's generation ever was
   std::vector<Live> live;
   std::uint32_t tenants = 0, quota = 0;  // none: nobody has any
@@ -63,7 +63,8 @@ struct Rig {
   std::uint64_t next_number = 1, actor = 0;  // whose event it is
   std::uint32_t fragment_page = 0,
                 fragment = 0;  // rows of a partly filled page that it wrote on in
-  int exhausted = 0, copied = 0, shared = 0, unshared = 0, foretold = 0, missed = 0;
+  int exhausted = 0, copied = 0, shared = 0, unshared = 0, foretold = 0, missed = 0, lies = 0;
+  bool does_lie = false;
 
   std::uint64_t below(std::uint64_t n) { return random.next() % n; }
   std::vector<PageKey> keys(const Tokens& tokens, std::uint32_t tenant) const {
@@ -174,7 +175,9 @@ struct Rig {
                           all[index]);
       published[all[index]] = Tokens(at.tokens.begin() + index * page_rows,
                                      at.tokens.begin() + (index + 1) * page_rows);
-      parent_key[all[index]] = index == 0 ? PageKey{} : all[index - 1];
+      if (page == mine) parent_key[page] = index == 0 ? PageKey{} : all[index - 1];
+      // Whatever was said of it before.
+      invariants.must("K10", table.match(std::span(all).first(index + 1)) == index + 1);
     }
     note(at);
   }
@@ -238,6 +241,29 @@ struct Rig {
     note(live.back());
   }
 
+  /// Pages amid a history that somebody says stand at a root.
+  void lie() {
+    const Tokens told = history();
+    const std::vector<PageKey> all = keys(told, 0);
+    std::uint32_t index = 1 + static_cast<std::uint32_t>(below(2));
+    Sequence sequence = table.open({});
+    std::vector<CopyPage> copies;
+    PageKey before{};
+    for (; index < all.size() && !table.has(all[index]); before = all[index++]) {
+      const std::uint32_t at = sequence.published();
+      if (!table.reserve(sequence, (at + 1) * page_rows, copies).ok()) return;
+      const Page page = sequence.pages()[at];
+      owners.erase(page);
+      const auto content = told.begin() + index * page_rows;
+      store[page].assign(content, content + page_rows);
+      table.wrote(sequence, (at + 1) * page_rows);
+      if (!table.publish(sequence, all[index])) return;
+      published[all[index]] = store[page];
+      parent_key[page] = before;
+      ++lies;
+    }
+  }
+
   /// The next of those comes, if one does.
   void come(Live& at) {
     const std::uint32_t from = at.sequence.rows();
@@ -253,6 +279,7 @@ struct Rig {
     actor = fragment = 0;
     table.set_time(below(5) + 1000 * static_cast<std::uint64_t>(live.size()));
     const std::uint64_t what = live.empty() ? 0 : below(10);
+    if (does_lie && below(8) == 0) return lie();
     if (what < 3 && live.size() < 9) return below(4) == 0 ? foretell() : open();
     if (live.empty()) return;
     const std::size_t which = below(live.size());
@@ -347,9 +374,8 @@ struct Rig {
     invariants.must("K4", content != published.end());
     const Page parent = table.parent(page);
     const bool has_parent = parent != no_page && table.is_published(parent);
-    invariants.must("K10", parent == no_page
-                               ? parent_key[table.key(page)] == PageKey{}
-                               : has_parent && table.key(parent) == parent_key[table.key(page)]);
+    invariants.must("K10", parent == no_page ? parent_key[page] == PageKey{}
+                                             : has_parent && table.key(parent) == parent_key[page]);
   }
 
   /// Cache that is not this tenant's.
@@ -423,6 +449,17 @@ TEST_CASE("whatever tenants do, none has more than its quota, or is in another's
     rig.run(4000);
     CHECK(rig.refused > 20);
     CHECK(rig.made_room > 30);
+    CHECK(rig.shared > 20);
+  }
+}
+
+TEST_CASE("whatever sequences do, what somebody says of a page's place is in nobody's way") {
+  for (const std::uint32_t tenants : {0U, 3U}) {
+    Rig rig(24, "lru");
+    rig.does_lie = true;
+    if (tenants > 0) rig.limit(tenants, 9);
+    rig.run(8000);
+    CHECK(rig.lies > 200);
     CHECK(rig.shared > 20);
   }
 }

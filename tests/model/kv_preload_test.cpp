@@ -2,6 +2,7 @@
 // room for them.
 #include <algorithm>
 #include <catch2/catch.hpp>
+#include <span>
 
 #include "base/random.h"
 #include "base/sha256.h"
@@ -64,6 +65,30 @@ bool is_answer(const std::vector<std::byte>& message) {
   return read && (std::get_if<pages::PageContent>(&*read) || std::get_if<pages::End>(&*read));
 }
 
+/// A prompt's pages.
+struct Chain {
+  std::vector<PageKey> keys;
+  std::vector<const std::byte*> contents;
+  /// Of two of them: as if a prompt began with the first.
+  std::span<const PageKey> keys_at(std::size_t first) const {
+    return std::span(keys).subspan(first, 2);
+  }
+  std::span<const std::byte* const> contents_at(std::size_t first) const {
+    return std::span(contents).subspan(first, 2);
+  }
+};
+
+std::vector<Chain> chains_of(KeptPool& kept, const std::vector<Generation>& prompts) {
+  std::vector<Chain> made;
+  for (const Generation& one : prompts) {
+    Chain chain{kept.pool->keys_of(one.origin, one.history), {}};
+    const Sequence there = kept.pool->open(chain.keys);
+    for (const Page page : there.pages()) chain.contents.push_back(kept.pool->place(page));
+    made.push_back(std::move(chain));
+  }
+  return made;
+}
+
 PagePreloads::Counts ahead(const KeptPool& kept) { return kept.peers->counts().preloads.value(); }
 
 }  // namespace
@@ -120,6 +145,42 @@ TEST_CASE("a machine that comes later, or again, hears of all that is there") {
     CHECK(ahead(second).told == first.pool->table().cached_pages());
     CHECK(ahead(second).taken == ahead(second).told);
   }
+}
+
+TEST_CASE("pages that a machine says stand elsewhere than they do are in no prompt's way") {
+  PeerHub hub, apart;
+  KeptPool honest = among(port_of(apart, 0, false));
+  const testing::KeptAnswers want = run(honest, prompts(1));
+  KeptPool liar = among(port_of(hub, 0, false)), second = among(port_of(hub, 1, true));
+  for (const Chain& one : chains_of(honest, prompts(1)))
+    CHECK(liar.pool->put(one.keys_at(1), 0, one.contents_at(1)) == 2);
+  settle(second);
+  CHECK(ahead(second).taken == 8);
+  const testing::KeptAnswers got = run(second, prompts(1));
+  CHECK((got.answers == want.answers && got.computed == want.computed));
+  const testing::KeptAnswers again = run(second, prompts(1));
+  CHECK((again.answers == want.answers && again.computed < want.computed / 4));
+}
+
+TEST_CASE("of pages that are here meanwhile nothing else is believed than where they are") {
+  PeerHub hub, apart;
+  KeptPool honest = among(port_of(apart, 0, false));
+  (void)run(honest, prompts(1));
+  const std::vector<Chain> chains = chains_of(honest, prompts(1));
+  KeptPool liar = among(port_of(hub, 0, false)), second = among(port_of(hub, 1, true));
+  for (const Chain& one : chains) CHECK(liar.pool->put(one.keys_at(1), 0, one.contents_at(1)) == 2);
+  bool was_asked = false;
+  hub.on_way = [&](PeerLife, PeerLife, std::vector<std::byte>& message) {
+    was_asked = was_asked || std::holds_alternative<pages::Ask>(*pages::decode(message));
+    return true;
+  };
+  while (!was_asked) (void)second.peers->preload({}, 0, 1000);
+  for (const Chain& one : chains)
+    CHECK(second.pool->put(one.keys, 0, one.contents) == one.keys.size());
+  settle(second);
+  CHECK(ahead(second).told == 8);
+  CHECK((ahead(second).had == 6 && ahead(second).missed == 2));
+  for (const Chain& one : chains) CHECK(second.pool->table().match(one.keys) == one.keys.size());
 }
 
 TEST_CASE("two that preload from each other take each page once") {

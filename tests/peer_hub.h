@@ -34,6 +34,7 @@ class PeerHub {
     }
     void close(std::uint64_t channel) override { hub_.close(*this, channel); }
     void send(std::uint64_t channel, PeerLife to, std::vector<std::byte> message) override {
+      if (on_send) on_send(message);
       hub_.send(channel, self_, to, std::move(message), {});
     }
     void send(std::uint64_t channel, PeerLife to, std::vector<std::byte> message,
@@ -50,6 +51,7 @@ class PeerHub {
     }
 
     std::vector<std::pair<std::uint32_t, std::string>> notices;
+    std::function<void(const std::vector<std::byte>&)> on_send;  // before it; may throw
     bool does_preload = false;               // what others publish comes before it is asked for
     bool shares_bodies = false;              // the end of a message may stand elsewhere
     std::shared_ptr<RemoteMemory> readable;  // by the others; null: none is

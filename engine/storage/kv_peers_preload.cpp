@@ -52,24 +52,27 @@ void KvPeers::begin_preload(std::optional<double> per_token, std::size_t room, s
     const std::size_t empty = table.free_pages();
     if (run->keys.size() > empty)
       run->keys.resize(std::min(run->keys.size(), empty + preloads_->may_displace()));
-    const bool is_asked = !run->keys.empty() &&
-                          puller_.begin_at(next_pull_, run->keys, run->peer, run->keys.size(), now);
-    if (!is_asked) {
-      preloads_->ended();
-      continue;
-    }
     Fetch fetch{.is_preload = true, .keys = table.path(run->parent), .per_token = per_token};
     fetch.pull = next_pull_++;
     fetch.begin = fetch.next = fetch.end = fetch.keys.size();
     fetch.keys.insert(fetch.keys.end(), run->keys.begin(), run->keys.end());
-    fetches_.push_back(std::move(fetch));
-    take_events(now, false);  // it is found
-    return;
+    fetches_.push_back(std::move(fetch));  // first, so that it is known where memory runs out
+    const std::size_t count = run->keys.size();
+    if (count > 0 &&
+        puller_.begin_at(next_pull_ - 1, std::move(run->keys), run->peer, count, now)) {
+      take_events(now, false);  // it is found
+      return;
+    }
+    fetches_.pop_back();
+    preloads_->ended();
   }
 }
 
-/// Whoever waits behind it asks by itself.
+/// Whoever waits behind it asks by itself. Where memory ran out before it was asked for, there is
+/// the run alone.
 void KvPeers::drop_preload() {
+  if (preloads_ && preloads_->is_under_way() && std::ranges::none_of(fetches_, &Fetch::is_preload))
+    preloads_->ended();
   for (Fetch& fetch : fetches_) {
     if (!fetch.is_preload) continue;
     puller_.cancel(fetch.pull);

@@ -2,6 +2,8 @@
 
 #include <chrono>
 #include <limits>
+#include <new>
+#include <utility>
 
 namespace sluice {
 
@@ -25,7 +27,11 @@ void Preloader::run() {
   bool has_more = true;
   while (!stops_) {
     const std::function<void()> look_once = [&] { has_more = look(); };
-    if (!shared_.between_turns(look_once, turn_patience)) continue;
+    try {
+      if (!shared_.between_turns(look_once, turn_patience)) continue;
+    } catch (const std::bad_alloc&) {  // for a place among those who wait for a turn's end
+      has_more = true;
+    }
     const std::chrono::nanoseconds most = has_more ? std::chrono::nanoseconds(soon) : rest;
     (void)peers_.wait_for_news(most);
   }
@@ -38,7 +44,13 @@ bool Preloader::look() {
   const Planner& planner = engine_.planner();
   const std::size_t wanted = engine_.waits_for_pages() ? std::numeric_limits<std::size_t>::max()
                                                        : std::size_t{planner.wanted()};
-  const bool has_more = peers_.preload(cost_of_token(planner), wanted, engine_clock());
+  bool has_more = true;
+  try {
+    if (std::exchange(ran_short_, false)) peers_.drop_preload();
+    has_more = peers_.preload(cost_of_token(planner), wanted, engine_clock());
+  } catch (const std::bad_alloc&) {  // nobody would catch it: this may be the end of a turn
+    ran_short_ = true;
+  }
   engine_.rest();
   return has_more || engine_.has_backlog();
 }

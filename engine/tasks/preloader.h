@@ -1,9 +1,10 @@
 // Pulls what other machines tell of their pages into a pool, while an engine over it runs or rests.
 //
 // Looks between two turns of the engine, when there is news: a turn waits for one look at most,
-// which begins one question, and takes what has come. Thread: made and ended by any; whoever ends
-// it has no turn of the engine then, for it waits for its thread, which may wait for one. Owns: a
-// thread, which sleeps while there is no news.
+// which begins one question, and takes what has come. Where memory runs out amid one, what is under
+// way is given up by the next. Thread: made and ended by any; whoever ends it has no turn of the
+// engine then, for it waits for its thread, which may wait for one. Owns: a thread, which sleeps
+// while there is no news.
 #pragma once
 
 #include <atomic>
@@ -30,6 +31,7 @@ class Preloader {
   SharedEngine& shared_;
   ModelEngine& engine_;
   KvPeers& peers_;
+  bool ran_short_ = false;  // of memory, in the last look
   std::atomic<bool> stops_{false};
   std::thread thread_;
 };

@@ -2,13 +2,17 @@
 // room for them.
 #include <algorithm>
 #include <catch2/catch.hpp>
+#include <new>
 #include <span>
+#include <thread>
 
 #include "base/random.h"
 #include "base/sha256.h"
 #include "engine/family/model.h"
 #include "engine/storage/kept_pool.h"
 #include "engine/tasks/generator.h"
+#include "engine/tasks/preloader.h"
+#include "engine/tasks/text_engine.h"
 #include "kept_answers.h"
 #include "tests/directories.h"
 #include "tests/peer_hub.h"
@@ -181,6 +185,29 @@ TEST_CASE("of pages that are here meanwhile nothing else is believed than where 
   CHECK(ahead(second).told == 8);
   CHECK((ahead(second).had == 6 && ahead(second).missed == 2));
   for (const Chain& one : chains) CHECK(second.pool->table().match(one.keys) == one.keys.size());
+}
+
+TEST_CASE("where memory runs out amid a look what is under way is missed, and the rest comes") {
+  PeerHub hub;
+  auto& port = port_of(hub, 1, true);
+  KeptPool first = among(port_of(hub, 0, false)), second = among(port);
+  settle(second);
+  (void)run(first, prompts(1));
+  int thrown = 0;
+  port.on_send = [&](const std::vector<std::byte>& message) {
+    if (std::holds_alternative<pages::Ask>(*pages::decode(message)) && thrown++ == 0)
+      throw std::bad_alloc();
+  };
+  CpuText text(model().text(), *second.pool);
+  SharedEngine shared(text, PlannerOptions{});
+  {
+    Preloader preloader(shared, SharedEngine::Turn(shared).engine(), *second.peers);
+    while (ahead(second).taken + ahead(second).missed < 4 * 8) std::this_thread::yield();
+  }
+  CHECK(thrown > 1);
+  CHECK((ahead(second).missed > 0 && ahead(second).taken >= 3 * 8));
+  CHECK(ahead(second).told == ahead(second).taken + ahead(second).missed);
+  CHECK(second.pool->pages_free() == second.pool->pages());
 }
 
 TEST_CASE("two that preload from each other take each page once") {

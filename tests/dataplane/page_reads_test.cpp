@@ -191,7 +191,10 @@ class World {
   void fetch() {
     const auto [pull, pages] = found_.front();
     found_.pop_front();
-    fetch_into(puller_, pull, places(1 + random_.next() % pages), now_);
+    std::vector<Ref<Buffer>> to = places(1 + random_.next() % pages);
+    if (random_.next() % 2 == 0) return fetch_into(puller_, pull, std::move(to), now_);
+    puller_.fetch(pull, to.size(), now_);
+    puller_.place(pull, std::move(to), now_);
   }
   void cancel() {
     const std::uint64_t pull = 1 + random_.next() % (begun_ + 1);
@@ -204,14 +207,15 @@ class World {
     if (to_client_.empty()) return;
     Bytes message = std::move(to_client_.front());
     to_client_.pop_front();
-    if (random_.next() % 8 == 0) lie(message);
+    lie(message, random_.next() % 8 == 0);
     puller_.take(peer_, std::move(message), now_);
   }
-  void lie(Bytes& message) {
+  void lie(Bytes& message, bool does) {
     const auto read = pages::decode(message);
     if (!read.has_value()) return;
-    if (const auto* page = std::get_if<pages::PageContent>(&*read)) return lie(*page, message);
-    if (!std::holds_alternative<pages::Places>(*read)) return;
+    if (const auto* page = std::get_if<pages::PageContent>(&*read); page != nullptr)
+      return does || page->head.id == mixed_ ? mix(*page, message) : void();
+    if (!does || !std::holds_alternative<pages::Places>(*read)) return;
     auto said = std::get<pages::Places>(*read);
     if (said.places.empty()) return;
     constexpr std::uint32_t pages_said[] = {slots, slots + 1, 0xffffffff, 0};
@@ -219,8 +223,9 @@ class World {
     message = encode(said);
   }
   /// Other bytes first, and what follows in places.
-  void lie(const pages::PageContent& page, Bytes& message) {
+  void mix(const pages::PageContent& page, Bytes& message) {
     if (page.head.index == 0) {
+      mixed_ = page.head.id;
       message.back() ^= std::byte{1};
       return;
     }
@@ -266,6 +271,7 @@ class World {
       while (owner_->server.has_more()) owner_->server.go_on(*owner_, out);
       for (PeerMessage& said : out) to_client_.push_back(std::move(said.bytes));
     }
+    for (PullEvent& event : puller_.take_events()) hear(event);
     for (const PageRead& one : puller_.take_reads()) {
       const bool is_there = one.peer == peer_ && open_ > 0 &&
                             one.content.offset + one.content.size <= region.stamps() &&
@@ -276,7 +282,6 @@ class World {
       else
         puller_.read_ended(one.number, {}, now_);
     }
-    for (PullEvent& event : puller_.take_events()) hear(event);
   }
   void hear(PullEvent& event) {
     switch (event.kind) {
@@ -313,7 +318,7 @@ class World {
   std::int64_t now_ = 1000;
   std::deque<Bytes> to_client_;
   std::vector<UnderWay> asked_, under_way_;
-  std::uint64_t begun_ = 0;
+  std::uint64_t begun_ = 0, mixed_ = 0;  // pulls; the question of an answer that was changed
   std::map<std::uint64_t, std::vector<PageKey>> wanted_;
   std::map<std::uint64_t, std::size_t> came_;
   std::map<std::uint64_t, int> ended_;

@@ -158,12 +158,20 @@ Result<TraceRequest> parse_trace_line(std::string_view line) {
 }
 
 Result<void> TraceReader::take_line(std::string_view line, const Take& take) {
-  ++lines_;
+  constexpr std::string_view byte_order_mark = "\xEF\xBB\xBF";
+  if (++lines_ == 1 && line.starts_with(byte_order_mark))
+    line.remove_prefix(byte_order_mark.size());
   if (line.find_first_not_of(" \t\r") == std::string_view::npos) return {};
   const auto request = parse_trace_line(line);
   if (!request)
     return Error{request.error().code,
                  "line " + std::to_string(lines_) + ": " + request.error().message};
+  if (request->timestamp_ms < last_ms_)
+    return invalid_argument("line " + std::to_string(lines_) + ": its timestamp, " +
+                            std::to_string(request->timestamp_ms) + ", is before that of the " +
+                            "request before it, " + std::to_string(last_ms_) +
+                            ": sort the requests by time");
+  last_ms_ = request->timestamp_ms;
   ++requests_;
   take(*request);
   return {};

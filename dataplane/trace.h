@@ -1,7 +1,8 @@
 // Reads a trace of requests in Mooncake's format: one JSON object a line, with `timestamp`
 // (milliseconds) and `hash_ids` (the request's blocks from the root of the prefix tree on).
 //
-// Other members are skipped. Thread: one. Errors: name the line. Bounds: a line of 8 MiB, 65,536
+// Requests stand in the order of their time. Other members are skipped, and a byte order mark
+// before the first line. Thread: one. Errors: name the line. Bounds: a line of 8 MiB, 65,536
 // blocks a request, values nested 32 deep; memory is that of one line.
 #pragma once
 
@@ -41,6 +42,7 @@ class TraceReader {
 
   std::string rest_;  // of a line that is not whole yet
   std::uint64_t lines_ = 0, requests_ = 0;
+  std::uint64_t last_ms_ = 0;  // of the request before
 };
 
 }  // namespace sluice

@@ -62,6 +62,11 @@ TEST_CASE("what is wrong with a trace is said with its line") {
   for (std::size_t i = 1; i <= most_trace_blocks; ++i) many += "," + std::to_string(i);
   CHECK(third(many + "]}").find("more than 65536 blocks") != std::string::npos);
   CHECK(error_of(std::string(most_trace_line + 1, ' ')).find("line 1: longer than") == 0);
+  CHECK(third("{\"timestamp\": 0, \"hash_ids\": []}") ==
+        "line 3: its timestamp, 0, is before that of the request before it, 1: sort the requests "
+        "by time");
+  CHECK(error_of("\xEF\xBB\xBF" + good).empty());  // a byte order mark
+  CHECK(third("\xEF\xBB\xBF" + good).find("line 3: expected '{'") == 0);
 }
 
 TEST_CASE("no change of a few bytes in a line does more than be refused") {

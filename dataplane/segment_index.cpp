@@ -91,11 +91,37 @@ void SegmentIndex::drop(std::uint64_t number) {
   segments_.erase(it);
 }
 
-void SegmentIndex::make_room(std::uint64_t bytes, std::vector<std::uint64_t>& drops) {
+std::set<std::uint64_t> SegmentIndex::segments_of_chain(const PageKey& page) const {
+  std::set<std::uint64_t> chain;
+  PageKey key = page;
+  // What others have written may go round in a circle.
+  for (std::size_t most = pages_.size() + writing_.size(); most > 0; --most) {
+    const auto begun = writing_.find(key);
+    const StoredPage* const at = begun != writing_.end() ? &begun->second : find(key);
+    if (at == nullptr) break;
+    chain.insert(at->segment);
+    key = at->head.parent;
+  }
+  return chain;
+}
+
+bool SegmentIndex::has_room_behind(const PageKey& parent) const {
+  std::uint64_t bytes = record_offset(next_, next_.slots);
+  if (!opens() || bytes_ + bytes <= limits_.bytes_most) return true;
+  for (const std::uint64_t number : segments_of_chain(parent))
+    bytes += segments_.find(number)->second.bytes;
+  return bytes <= limits_.bytes_most;
+}
+
+void SegmentIndex::make_room(std::uint64_t bytes, const PageKey& parent,
+                             std::vector<std::uint64_t>& drops) {
+  if (bytes_ + bytes <= limits_.bytes_most) return;
+  const std::set<std::uint64_t> needed = segments_of_chain(parent);
   while (bytes_ + bytes > limits_.bytes_most) {
     std::uint64_t victim = 0;
     for (const auto& [number, segment] : segments_)
-      if (segment.writing == 0 && number != open_ && (victim == 0 || goes_before(number, victim)))
+      if (segment.writing == 0 && number != open_ && !needed.contains(number) &&
+          (victim == 0 || goes_before(number, victim)))
         victim = number;
     if (victim == 0) return;  // what is being written ends soon
     drop(victim);
@@ -110,10 +136,10 @@ void SegmentIndex::make_room(std::uint64_t bytes, std::vector<std::uint64_t>& dr
 SegmentIndex::Writing SegmentIndex::begin(const PageKey& key, const PageKey& parent) {
   SLUICE_CHECK(!knows(key));
   Writing writing;
-  if (open_ == 0 || slot_ == next_.slots) {
+  if (opens()) {
     const std::uint64_t bytes = record_offset(next_, next_.slots);
     open_ = 0;
-    make_room(bytes, writing.drops);
+    make_room(bytes, parent, writing.drops);
     open_ = ++next_.number;
     slot_ = 0;
     writing.opens = true;
@@ -124,13 +150,13 @@ SegmentIndex::Writing SegmentIndex::begin(const PageKey& key, const PageKey& par
   writing.page = {open_, slot_, {key, parent, open_ << slot_bits | slot_}};
   ++slot_;
   ++segments_[open_].writing;
-  writing_[key] = writing.page.head.generation;
+  writing_[key] = writing.page;
   return writing;
 }
 
 void SegmentIndex::ended(const StoredPage& page, bool written) {
   const auto it = writing_.find(page.head.key);
-  SLUICE_CHECK(it != writing_.end() && it->second == page.head.generation);
+  SLUICE_CHECK(it != writing_.end() && it->second.head == page.head);
   writing_.erase(it);
   Segment& segment = segments_.find(page.segment)->second;
   --segment.writing;

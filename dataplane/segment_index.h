@@ -4,7 +4,9 @@
 // A page is visible from the end of its writing on. Its segment is removed whole: first those that
 // are not ours to read, then the one with the fewest pages that were read back lately, of those
 // with the fewest pages, of those the oldest; its pages are forgotten and written again when they
-// are made again. Thread: one. Units: bytes. Errors: none; what cannot be stored is not wanted.
+// are made again. Never one with what the page to be written follows, which is of no use without:
+// where all are needed for that there is no room behind it. Thread: one. Units: bytes. Errors:
+// none; what cannot be stored is not wanted.
 // Source: omni-flow, section 4.1 (tiers); Rosenblum and Ousterhout 1992 (segments).
 #pragma once
 
@@ -52,7 +54,10 @@ class SegmentIndex {
     bool opens = false;                // a new segment: its head is written before
     std::vector<std::uint64_t> drops;  // segments to be removed before
   };
-  /// Requires: it is not known. `parent`: the page that it follows; all zeros: none.
+  /// A page that follows `parent` (all zeros: none) can be written without a segment's going that
+  /// has what it follows.
+  bool has_room_behind(const PageKey& parent) const;
+  /// Requires: it is not known, and there is room behind `parent`, the page that it follows.
   Writing begin(const PageKey& key, const PageKey& parent);
   /// Of what `begin` gave; not written: the segment takes no more records, for nobody knows what
   /// stands in it.
@@ -89,14 +94,17 @@ class SegmentIndex {
   };
 
   void forget(const PageKey& key);
-  void make_room(std::uint64_t bytes, std::vector<std::uint64_t>& drops);
+  bool opens() const { return open_ == 0 || slot_ == next_.slots; }  // with the next page
+  /// Those with `page` and what it follows, as far as that is here.
+  std::set<std::uint64_t> segments_of_chain(const PageKey& page) const;
+  void make_room(std::uint64_t bytes, const PageKey& parent, std::vector<std::uint64_t>& drops);
   void drop(std::uint64_t segment);
   bool goes_before(std::uint64_t a, std::uint64_t b) const;
 
   SegmentHead next_;  // what a new segment's head says
   SegmentLimits limits_;
   std::map<PageKey, Entry> pages_;
-  std::map<PageKey, std::uint64_t> writing_;  // key and generation of those that are begun
+  std::map<PageKey, StoredPage> writing_;  // those that are begun
   std::map<std::uint64_t, Segment> segments_;
   std::uint64_t open_ = 0;  // segment that is written; 0: none
   std::uint32_t slot_ = 0;  // its next one

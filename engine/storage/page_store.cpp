@@ -108,6 +108,7 @@ PageStore::Buffer PageStore::take_buffer() {
 
 bool PageStore::wants(const PageKey& key, const PageKey& parent, std::int64_t now) {
   if (index_.knows(key) || !(parent == PageKey{} || index_.knows(parent))) return false;
+  if (!index_.has_room_behind(parent)) return false;
   // Not beside some that hang.
   return health_.works() || (!trying_ && !writes_hang() && health_.may_try(now));
 }

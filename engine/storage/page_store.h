@@ -65,8 +65,8 @@ class PageStore {
   std::string_view port() const { return port_->name(); }
   std::uint32_t page_bytes() const { return options_.page_bytes; }
 
-  /// It would be written: it is not there, what it follows is (zeros: it follows nothing), and the
-  /// disk takes it.
+  /// It would be written: it is not there, what it follows is (zeros: it follows nothing) and can
+  /// stay, and the disk takes it.
   bool wants(const PageKey& key, const PageKey& parent, std::int64_t now);
   /// There is a buffer for it.
   bool can_write() const { return writes_.size() < buffers_most_; }

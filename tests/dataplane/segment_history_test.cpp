@@ -51,7 +51,7 @@ struct History {
   std::vector<Writing> writing;
   SplitMix64 random;
   Invariants invariants;
-  int dropped = 0, torn = 0, crashed = 0, rewritten = 0;
+  int dropped = 0, torn = 0, crashed = 0, rewritten = 0, refused = 0;
 
   explicit History(std::uint64_t seed) : random(seed) {}
 
@@ -63,12 +63,22 @@ struct History {
     ++dropped;
   }
 
+  /// How many of the pages that page n follows are here, back to the first that is not.
+  std::size_t chain_before(std::uint64_t n) const {
+    std::size_t pages = 0;
+    for (; n % 8 != 0 && visible.contains(key_of(n - 1)); --n) ++pages;
+    return pages;
+  }
+
   /// Page n behind page n - 1, but every eighth, which begins a chain.
   void begin(std::uint64_t n) {
-    const PageKey key = key_of(n);
+    const PageKey key = key_of(n), parent = n % 8 == 0 ? PageKey{} : key_of(n - 1);
     if (index.knows(key)) return;
-    const SegmentIndex::Writing made = index.begin(key, n % 8 == 0 ? PageKey{} : key_of(n - 1));
+    if (!index.has_room_behind(parent)) return void(++refused);
+    const std::size_t followed = chain_before(n);
+    const SegmentIndex::Writing made = index.begin(key, parent);
     for (const std::uint64_t gone : made.drops) forget_segment(gone);
+    invariants.must("K10", chain_before(n) == followed);
     const SegmentHead head = index.head_of(made.page.segment);
     if (made.opens) {
       invariants.must("K3", !files.contains(made.page.segment));
@@ -221,7 +231,7 @@ struct History {
 }  // namespace
 
 TEST_CASE("whatever is written, refused, lost and cut off, a folder's index has what is whole") {
-  int dropped = 0, torn = 0, crashed = 0, rewritten = 0;
+  int dropped = 0, torn = 0, crashed = 0, rewritten = 0, refused = 0;
   for (std::uint64_t seed = 0; seed < testing::seeds(30); ++seed) {
     History history(seed);
     for (int at = 0; at < 500 && history.invariants.goes_on(); ++at) {
@@ -234,10 +244,12 @@ TEST_CASE("whatever is written, refused, lost and cut off, a folder's index has 
     torn += history.torn;
     crashed += history.crashed;
     rewritten += history.rewritten;
+    refused += history.refused;
   }
   const int least = static_cast<int>(testing::seeds(100));
   CHECK(dropped > least);
   CHECK(torn > least);
   CHECK(crashed > least);
   CHECK(rewritten > 5 * least);
+  CHECK(refused > 0);
 }

@@ -153,6 +153,35 @@ TEST_CASE(
   CHECK(write(index, 13).drops == Numbers{3});
 }
 
+TEST_CASE("no segment goes that has what the page to be written follows") {
+  SegmentIndex index = four_of_two();
+  for (std::uint64_t key = 1; key <= 8; ++key) {
+    REQUIRE(index.has_room_behind(key_of(key - 1)));
+    write(index, key, key - 1);
+  }
+  CHECK_FALSE(index.has_room_behind(key_of(8)));  // all are its chain's
+  CHECK(index.has_room_behind(key_of(6)));
+  CHECK(index.has_room_behind(key_of(99)));  // is not there
+  SegmentIndex late = index;
+  CHECK(write(late, 9, 6).drops == Numbers{4});
+  CHECK(late.has_room_behind(key_of(9)));  // in the same segment
+  // The beginning is not there, so nothing is gained by its segment.
+  index.lost(key_of(2), index.find(key_of(2))->head.generation);
+  CHECK(index.has_room_behind(key_of(8)));
+  CHECK(write(index, 9, 8).drops == Numbers{1});
+  // What is followed may be under way still.
+  SegmentIndex slow = four_of_two();
+  for (std::uint64_t key = 1; key <= 7; ++key) write(slow, key, key - 1);
+  const SegmentIndex::Writing under_way = slow.begin(key_of(8), key_of(7));
+  CHECK_FALSE(slow.has_room_behind(key_of(8)));
+  slow.ended(under_way.page, true);
+  // Others' files may say that two pages follow each other.
+  SegmentIndex round = four_of_two();
+  write(round, 1, 2);
+  for (std::uint64_t key = 2; key <= 8; ++key) write(round, key, key == 2 ? 1 : 0);
+  CHECK(write(round, 9, 2).drops == Numbers{2});
+}
+
 TEST_CASE("a segment that is being written stays") {
   SegmentIndex index = four_of_two();
   const SegmentIndex::Writing open = index.begin(key_of(1), key_of(0));

@@ -220,7 +220,9 @@ struct Folder {
   std::string begin() {
     const std::uint64_t key = 1 + pick(30);
     if (index.knows(key_of(key))) return "knows " + std::to_string(key);
-    const SegmentIndex::Writing made = index.begin(key_of(key), key_of(pick(3) == 0 ? 0 : key - 1));
+    const PageKey parent = key_of(pick(3) == 0 ? 0 : key - 1);
+    if (!index.has_room_behind(parent)) return "has no room behind it for " + std::to_string(key);
+    const SegmentIndex::Writing made = index.begin(key_of(key), parent);
     writing.push_back(made.page);
     std::string text = "begins " + words(made.page) + (made.opens ? " in a new one" : "");
     for (const std::uint64_t segment : made.drops) text += ", drops " + std::to_string(segment);

@@ -362,6 +362,33 @@ TEST_CASE("no more pages wait to be written than there are in memory") {
   const Model model = Model::open(golden + "qwen2").value();
   Scratch scratch;
   KeptPool kept = open_pool(model, 40, scratch.pages());
+TEST_CASE("of a conversation that is longer than its folder the beginning comes back each time") {
+  const Model model = Model::open(golden + "qwen2").value();
+  const KvShape shape = model.text().kv_shape(4);
+  Scratch scratch;
+  // Two segments of four pages each: of twenty.
+  const auto page_bytes = static_cast<std::uint32_t>(shape.page_bytes());
+  const std::uint64_t bytes = 2 * (segment_block + 4 * record_bytes(page_bytes));
+  for (const std::size_t kept_before : {0U, 32U, 32U, 32U}) {
+    KeptPool kept = std::move(KeptPool::make(shape, 400, scratch.pages(), bytes)).value();
+    Generator generator(model.text(), *kept.pool, nullptr, Budget{});
+    generator.use(kept.tier.get());
+    std::vector<Generation> one = requests(model, "qwen2");
+    one.resize(1);
+    std::vector<std::int32_t>& prompt = one[0].history;
+    while (prompt.size() < 81) prompt.push_back(static_cast<std::int32_t>(prompt.size()));
+    one[0].rows.clear();
+    model.text().embed(prompt, one[0].rows);
+    std::size_t read_back = 0;
+    (void)testing::answer_all(
+        generator, std::move(one), 1,
+        [&](std::uint64_t, const Generation& done) { read_back = done.tokens_read_back; });
+    kept.tier->flush();
+    CHECK(read_back == kept_before);
+    CHECK(kept.tier->store().counts().dropped == 0);
+  }
+}
+
   Generator generator(model.text(), *kept.pool, nullptr, Budget{});  // nobody asks the tier
   std::size_t most = 0;
   (void)testing::answer_all(

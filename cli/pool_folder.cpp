@@ -6,6 +6,7 @@
 
 #include "base/count_text.h"
 #include "cli/pool_snapshot.h"
+#include "engine/storage/store_folder.h"
 
 namespace sluice::cli {
 
@@ -37,7 +38,7 @@ std::optional<Rates> rates_of(const FolderSnapshot& now, const FolderSnapshot* b
 }
 
 std::string segment_line(const FolderSegment& segment) {
-  const std::string name = "segment " + std::to_string(segment.number);
+  const std::string name = StoreFolder::name_of(segment.number);
   if (!segment.is_segment)
     return name + ": " + count_text(segment.bytes, "byte") + ", no segment of this folder" +
            (segment.bytes == 0 ? " yet" : "") + "\n";
@@ -57,8 +58,7 @@ std::string page_line(const FolderPage& page) {
          (is_cut ? "behind " + key_words(page.parent) + ", which may not be here"
                  : "page " + std::to_string(page.depth) + " of its chain" +
                        (page.depth > 1 ? ", behind " + key_words(page.parent) : "")) +
-         "; segment " + std::to_string(page.segment) + ", record " + std::to_string(page.slot) +
-         "\n";
+         "; " + StoreFolder::name_of(page.segment) + ", record " + std::to_string(page.slot) + "\n";
 }
 
 }  // namespace
@@ -79,6 +79,10 @@ std::string folder_text(const FolderSnapshot& now, const FolderSnapshot* before)
     text += line;
   }
   for (const std::string& line : report.broken) text += "  " + line + "\n";
+  if (!report.broken.empty())
+    text +=
+        "what is broken is never used, but computed anew; it goes with its file, when the folder "
+        "is full, or when you remove the file while nobody uses the folder\n";
   return text;
 }
 
@@ -111,7 +115,10 @@ Json folder_pages_json(const FolderPages& found) {
   Json json{{"segments", Json::array()}, {"pages", Json::array()}, {"chains", found.chains},
             {"longest", found.longest},  {"cut", found.cut},       {"in_use", found.is_held}};
   for (const FolderSegment& one : found.segments) {
-    Json row{{"number", one.number}, {"bytes", one.bytes}, {"written_s", one.written_s}};
+    Json row{{"number", one.number},
+             {"file", StoreFolder::name_of(one.number)},
+             {"bytes", one.bytes},
+             {"written_s", one.written_s}};
     row["ours"] = one.is_segment;
     if (one.is_segment) {
       row["layout"] = hex(one.layout);

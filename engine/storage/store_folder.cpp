@@ -26,13 +26,6 @@ constexpr std::string_view machine_prefix = "machine-";
 constexpr std::size_t digits = 16;
 constexpr std::size_t files_most = 1U << 20;
 
-std::string name_of(std::uint64_t number) {
-  std::array<char, digits> text;
-  const auto made = std::to_chars(text.data(), text.data() + digits, number, 16);
-  const std::string hex(text.data(), made.ptr);
-  return std::string(segment_prefix) + std::string(digits - hex.size(), '0') + hex;
-}
-
 /// 0: the name is no segment's.
 std::uint64_t number_of(std::string_view name) {
   if (name.size() != segment_prefix.size() + digits || !name.starts_with(segment_prefix)) return 0;
@@ -40,7 +33,7 @@ std::uint64_t number_of(std::string_view name) {
   std::uint64_t number = 0;
   const auto read = std::from_chars(name.data(), name.data() + name.size(), number, 16);
   if (read.ec != std::errc{} || read.ptr != name.data() + name.size()) return 0;
-  return name_of(number).ends_with(name) ? number : 0;
+  return StoreFolder::name_of(number).ends_with(name) ? number : 0;
 }
 
 struct flock whole_file() {
@@ -55,17 +48,24 @@ Result<void> make_private(const std::string& path) {
   return Error{ErrorCode::unavailable, path + ": it cannot be made: " + std::strerror(errno)};
 }
 
-/// Where no pages are kept in a folder itself: which of them are.
+/// Where no pages are kept in a folder itself: in which of those within it.
 std::string but_of_machines(const std::string& path, const Error& error) {
   std::error_code failed;
-  std::string first;
-  if (error.code != ErrorCode::not_found) return first;
+  std::vector<std::string> names;
+  if (error.code != ErrorCode::not_found) return "";
   for (std::filesystem::directory_iterator it(path, failed), end; !failed && it != end;
        it.increment(failed))
-    if (const std::string name = it->path().filename().string();
-        name.starts_with(machine_prefix) && (first.empty() || name < first))
-      first = name;
-  return first.empty() ? first : ", but each machine's of a cluster in one of its own: " + first;
+    if (std::string name = it->path().filename().string(); name.starts_with(machine_prefix))
+      names.push_back(std::move(name));
+  if (names.empty()) return "";
+  std::ranges::sort(names);
+  constexpr std::size_t shown_most = 8;
+  std::string text = ", but each machine's of a cluster in one of its own; name one of them: ";
+  for (std::size_t i = 0; i < std::min(names.size(), shown_most); ++i)
+    text += (i == 0 ? "" : ", ") + path + (path.ends_with('/') ? "" : "/") + names[i];
+  return names.size() > shown_most
+             ? text + ", and " + std::to_string(names.size() - shown_most) + " more"
+             : text;
 }
 
 bool write_whole(int file, const PageKeys::Secret& secret) {
@@ -88,8 +88,19 @@ StoreFolder::~StoreFolder() {
   if (folder_ >= 0) ::close(folder_);
 }
 
+std::string StoreFolder::name_of(std::uint64_t number) {
+  std::array<char, digits> text;
+  const auto made = std::to_chars(text.data(), text.data() + digits, number, 16);
+  const std::string hex(text.data(), made.ptr);
+  return std::string(segment_prefix) + std::string(digits - hex.size(), '0') + hex;
+}
+
 Error StoreFolder::error(const std::string& what) const {
   return {ErrorCode::unavailable, path_ + ": " + what + ": " + std::strerror(errno)};
+}
+
+Error StoreFolder::none_kept() const {
+  return {ErrorCode::not_found, path_ + ": no pages are kept there"};
 }
 
 Result<void> StoreFolder::make_common(const std::string& path) {
@@ -120,7 +131,7 @@ Result<StoreFolder> StoreFolder::open(const std::string& path, const PageKeys::S
 }
 
 Result<StoreFolder> StoreFolder::look(const std::string& path) {
-  Result<StoreFolder> folder = enter(path);
+  Result<StoreFolder> folder = enter(path, true);
   if (!folder.ok()) return folder;
   if (Result<void> read = folder->read_secret(); !read.ok())
     return Error{read.error().code, read.error().message + but_of_machines(path, read.error())};
@@ -143,7 +154,7 @@ Result<void> StoreFolder::check(const std::string& path) {
   return Error{ErrorCode::unavailable, path + ": it cannot be made: " + std::strerror(errno)};
 }
 
-Result<StoreFolder> StoreFolder::enter(const std::string& path) {
+Result<StoreFolder> StoreFolder::enter(const std::string& path, bool looks) {
   const int file = ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
   if (file < 0) {
     const bool none = errno == ENOENT;
@@ -155,23 +166,40 @@ Result<StoreFolder> StoreFolder::enter(const std::string& path) {
   StoreFolder folder(path, file);
   struct stat about {};
   if (::fstat(file, &about) != 0) return folder.error("it cannot be looked at");
-  if (about.st_uid != ::geteuid())
+  const bool is_own = about.st_uid == ::geteuid();
+  if (is_own && (about.st_mode & 077) == 0) return folder;
+  const bool has_pages = ::faccessat(file, secret_name, F_OK, AT_SYMLINK_NOFOLLOW) == 0;
+  if (looks && !has_pages) return folder.none_kept();
+  if (!is_own)
     return invalid_argument(path + ": it is another user's; pages need a folder of your own");
-  if ((about.st_mode & 077) != 0)
-    return invalid_argument(
-        path + ": others may enter it, and pages tell what was said: chmod 700, or name another");
-  return folder;
+  // One that others may write in is hardly meant for pages.
+  const bool is_to_change = has_pages || (about.st_mode & 022) == 0;
+  return invalid_argument(path + ": others may enter it, and pages tell what was said: " +
+                          (is_to_change ? "chmod 700, or name another"
+                                        : "name another, which is made where there is none"));
 }
 
 Result<void> StoreFolder::take_lock() {
   lock_ = ::openat(folder_, lock_name, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
   if (lock_ < 0) return error("its lock cannot be opened");
   struct flock all = whole_file();
-  if (::fcntl(lock_, F_OFD_SETLK, &all) == 0) return {};
+  const std::string self = std::to_string(::getpid());
+  if (::fcntl(lock_, F_OFD_SETLK, &all) == 0) {
+    // For who finds it held: whose it is does not show of such a lock.
+    (void)(::ftruncate(lock_, 0) == 0 && ::pwrite(lock_, self.data(), self.size(), 0) > 0);
+    return {};
+  }
+  std::array<char, digits> text{};
+  const ssize_t size = ::pread(lock_, text.data(), text.size(), 0);
+  const std::string holder(text.data(), static_cast<std::size_t>(std::max<ssize_t>(size, 0)));
+  const bool is_number = !holder.empty() && holder.find_first_not_of("0123456789") == holder.npos;
   return Error{ErrorCode::unavailable,
-               path_ +
-                   ": pages of another paged_kv are kept there, by this process or another "
-                   "one; a folder is of one of them"};
+               path_ + ": it is in use by " +
+                   (holder == self ? "another paged_kv of this process"
+                    : is_number    ? "process " + holder
+                                   : "another process") +
+                   ", and a folder is of one chat, ask or paged_kv at a time: " +
+                   (holder == self ? "" : "end that, or ") + "name another folder"};
 }
 
 bool StoreFolder::is_there() const {
@@ -217,7 +245,7 @@ Result<void> StoreFolder::read_secret() {
                             count_text(segments->size(), "segment") +
                             " of pages beside it; without it the pages cannot be found: put it "
                             "back, or remove the folder");
-  return Error{ErrorCode::not_found, path_ + ": no pages are kept there"};
+  return none_kept();
 }
 
 Result<void> StoreFolder::make_secret(const PageKeys::Secret* secret) {

@@ -41,6 +41,8 @@ class StoreFolder {
     std::uint64_t bytes = 0;
   };
 
+  /// What a segment's file is called: by its number, in hexadecimal.
+  static std::string name_of(std::uint64_t segment);
   /// Made where there is none, with this secret, or, where that is null, a new one; held until it
   /// goes. Errors: invalid_argument, too, where it has another secret than this.
   static Result<StoreFolder> open(const std::string& path,
@@ -77,7 +79,9 @@ class StoreFolder {
 
  private:
   StoreFolder(std::string path, int folder) : path_(std::move(path)), folder_(folder) {}
-  static Result<StoreFolder> enter(const std::string& path);
+  /// `looks`: at pages that are there, else it is said that none are, whosever the folder is.
+  static Result<StoreFolder> enter(const std::string& path, bool looks = false);
+  Error none_kept() const;
   Result<void> take_lock();
   Result<void> read_secret();
   Result<void> make_secret(const PageKeys::Secret* secret);

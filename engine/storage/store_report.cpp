@@ -28,7 +28,7 @@ std::span<const std::byte> read_at(const SegmentFile& file, std::uint64_t offset
 }
 
 std::string place_of(std::uint64_t segment, std::uint32_t slot) {
-  return "segment " + std::to_string(segment) + ", record " + std::to_string(slot);
+  return StoreFolder::name_of(segment) + ", record " + std::to_string(slot);
 }
 
 void count(const RecordCheck& check, const std::string& place, StoreReport& report) {
@@ -156,7 +156,7 @@ Result<StoreReport> report_store(const std::string& path, bool verify) {
     // Nothing but the room for its head: whoever made it died, or has just begun.
     if (!scan.head().has_value() && file.bytes == 0) ++report.unfinished;
     if (!scan.head().has_value() && file.bytes != 0)
-      report.broken.push_back("segment " + std::to_string(file.number) +
+      report.broken.push_back(StoreFolder::name_of(file.number) +
                               ": its head is none of this folder's");
     if (!scan.head().has_value()) continue;
     if (verify) {
@@ -166,7 +166,7 @@ Result<StoreReport> report_store(const std::string& path, bool verify) {
     report.pages += scan.whole().size();
     report.unfinished += scan.unfinished();
     for (std::uint32_t i = 0; i < scan.broken(); ++i)
-      report.broken.push_back("segment " + std::to_string(file.number) +
+      report.broken.push_back(StoreFolder::name_of(file.number) +
                               ": a record's ends are not what was written there");
   }
   return report;

@@ -105,7 +105,7 @@ def test_folder(folder):
     rows = [line for line in lines if line.startswith("  ")]
     expect("each page has a line, in a chain from its beginning", status == 0 and len(rows) == count
            and rows and "page 1 of its chain;" in rows[0] and "page 2 of its chain, behind" in rows[1], listed)
-    expect("its segments and chains", re.match(rf"segment 1: {count} pages?, room for \d+, each \d+ bytes of layout [0-9a-f]{{16}}; ", lines[0])
+    expect("its segments and chains", re.match(rf"segment-0{{15}}1: {count} pages?, room for \d+, each \d+ bytes of layout [0-9a-f]{{16}}; ", lines[0])
            and re.search(rf"^pages  {count}; [1-9]\d* chains?, the longest of \d+ pages?; 0 pages", listed.decode(), re.M), listed)
     status, json_text, _ = run("pool", "pages", folder, "--format", "json")
     found = json.loads(json_text)
@@ -124,8 +124,8 @@ def test_folder(folder):
         file.write(bytes([byte[0] ^ 1]))
     status, out, _ = run("pool", "verify", folder)
     expect("the flipped byte is found as JSON", json.loads(run("pool", "verify", folder, "--format", "json")[1])["broken"]
-           == ["segment 1, record 0: not what was written there"], out)
-    expect("the flipped byte is found", status == 1 and b"\nbroken     1\n" in out and b"segment 1, record 0" in out, out)
+           == ["segment-0000000000000001, record 0: not what was written there"], out)
+    expect("the flipped byte is found", status == 1 and b"\nbroken     1\n" in out and b"segment-0000000000000001, record 0" in out and b"; it goes with its file, when the folder" in out, out)
     status, out, _ = run("pool", "status", folder)
     expect("status reads the ends only", status == 0 and b"in use     no" in out, out)
     status, got, said = run("model", "ask", MODEL, prompt, "--raw", "--tokens", "8", "--kv-folder", folder)

@@ -62,7 +62,7 @@ TEST_CASE("machines have folders in a common one, which is their user's alone") 
   CHECK(StoreFolder::open(StoreFolder::of_machine(place.path, "lock")).ok());
   CHECK(place.look() ==
         "not_found, PAGES: no pages are kept there, but each machine's of a cluster in one of its "
-        "own: machine-lock");
+        "own; name one of them: PAGES/machine-lock, PAGES/machine-secret");
   CHECK(place.open() == "taken");  // one of a single machine stands beside
   REQUIRE(::chmod(place.path.c_str(), 0750) == 0);
   CHECK(place.said(StoreFolder::make_common(place.path)).find("others may enter it") !=
@@ -84,9 +84,16 @@ TEST_CASE("a folder is made with a secret of its own, and whoever looks at it se
     secret = folder->secret();
     owner = folder->owner();
     CHECK(secret != PageKeys::Secret{});
+    CHECK(
+        place.open() ==
+        "unavailable, PAGES: it is in use by another paged_kv of this process, and a folder is of "
+        "one chat, ask or paged_kv at a time: name another folder");
+    std::ofstream(place.path + "/lock") << "1234567";  // as another process does
     CHECK(place.open() ==
-          "unavailable, PAGES: pages of another paged_kv are kept there, by this process or "
-          "another one; a folder is of one of them");
+          "unavailable, PAGES: it is in use by process 1234567, and a folder is of one chat, ask "
+          "or paged_kv at a time: end that, or name another folder");
+    std::ofstream(place.path + "/lock") << "";
+    CHECK(place.open().find("in use by another process, and") != std::string::npos);
     const auto beside = StoreFolder::look(place.path);
     REQUIRE(beside.ok());
     CHECK(beside->is_held());
@@ -171,16 +178,23 @@ TEST_CASE("what stands in place of a folder, its lock or its secret is refused b
     place.make();
     for (const mode_t mode : {0701U, 0710U, 0704U, 0777U}) {
       REQUIRE(::chmod(place.path.c_str(), mode) == 0);
-      CHECK(
-          place.open() ==
-          "invalid_argument, PAGES: others may enter it, and pages tell what was said: chmod 700, "
-          "or name another");
+      const std::string wrong =
+          "invalid_argument, PAGES: others may enter it, and pages tell what was said: ";
+      CHECK(place.open() == wrong + (mode == 0777U
+                                         ? "name another, which is made where there is none"
+                                         : "chmod 700, or name another"));
+      CHECK(place.look() == "not_found, PAGES: no pages are kept there");
+      std::ofstream(place.path + "/secret") << "s";
+      CHECK(place.look() == wrong + "chmod 700, or name another");
+      CHECK(place.open() == place.look());
+      fs::remove(place.path + "/secret");
     }
     if (::geteuid() == 0) {
       REQUIRE(::chmod(place.path.c_str(), 0700) == 0);
       REQUIRE(::chown(place.path.c_str(), 12345, 12345) == 0);
       CHECK(place.open() ==
             "invalid_argument, PAGES: it is another user's; pages need a folder of your own");
+      CHECK(place.look() == "not_found, PAGES: no pages are kept there");
     }
   }
 }

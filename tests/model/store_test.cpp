@@ -259,7 +259,7 @@ TEST_CASE("a flipped bit is a page that is computed again, and the report names 
   CHECK((store.read(0) == content_of(0)));
   CHECK((store.read(2) == content_of(2)));
   CHECK(report_store(scratch.pages(), true)->broken ==
-        std::vector<std::string>{"segment 1, record 1: not what was written there"});
+        std::vector<std::string>{"segment-0000000000000001, record 1: not what was written there"});
   CHECK(report_store(scratch.pages(), true)->is_held);
   CHECK(store.write(1));  // again
   store.drain();
@@ -471,7 +471,7 @@ TEST_CASE("one folder is one process's, its user's alone, and no link") {
     return opened.ok() ? std::string() : opened.error().message;
   };
   const auto held = std::move(PageStore::open(options_of(scratch))).value();
-  CHECK_THAT(open(scratch.pages()), Catch::Matchers::Contains("pages of another paged_kv"));
+  CHECK_THAT(open(scratch.pages()), Catch::Matchers::Contains("in use by another paged_kv"));
   struct stat about {};
   REQUIRE(::stat(scratch.pages().c_str(), &about) == 0);
   CHECK((about.st_mode & 0777) == 0700);

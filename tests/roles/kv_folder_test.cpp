@@ -31,7 +31,7 @@ TEST_CASE("a paged_kv of a chat opens its folder, and one folder is one paged_kv
     const auto second = make("/tests/golden/conversation_qwen");
     REQUIRE_FALSE(second.ok());
     CHECK_THAT(second.error().message,
-               Catch::Matchers::Contains("pages of another paged_kv are kept there"));
+               Catch::Matchers::Contains("in use by another paged_kv of this process"));
   }
   CHECK(make("/tests/golden/conversation_qwen").ok());
   const auto draws = make("/models/scenes");

@@ -21,6 +21,7 @@ struct PoolSnapshot {
   double seconds = 0;  // of a clock that only rises
   std::vector<SeenPool> pools;
   std::string nobody;  // why there is none at all
+  bool lacks_answers = false;  // of machines that run
 };
 
 /// Of what machine `name` said of itself: its pools; one that loads or ends is silent.

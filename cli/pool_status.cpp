@@ -48,6 +48,7 @@ Result<PoolSnapshot> ask_pools(const ClusterPlace& place) {
       add_pools(process.machine, answer.json, snapshot);
     else
       snapshot.pools.push_back({process.machine, {}, answer.silent});
+    snapshot.lacks_answers = snapshot.lacks_answers || !answer.silent.empty();
   }
   snapshot.seconds = seconds_now();
   if (snapshot.pools.empty())
@@ -125,7 +126,7 @@ int status(const StatusCommand& options) {
   const std::string text =
       options.json() ? line_of(pool_status_json(*now, nullptr)) : pool_status_text(*now, nullptr);
   std::fputs(text.c_str(), stdout);
-  return 0;
+  return now->lacks_answers ? 1 : 0;
 }
 
 int sessions(const StatusCommand& options) {
@@ -145,7 +146,7 @@ int sessions(const StatusCommand& options) {
   const std::string text =
       options.json() ? line_of(pool_sessions_json(*now)) : pool_sessions_text(*now);
   std::fputs(text.c_str(), stdout);
-  return 0;
+  return now->lacks_answers ? 1 : 0;
 }
 
 void add_options(Command command, StatusCommand& options) {
@@ -161,7 +162,7 @@ void add_pool_status(Command pool, Chosen& chosen) {
   Command command = pool.add_subcommand(
       "status",
       "Tell what pages a folder, or the pools of a cluster's machines, have; 1: some of a folder's "
-      "are broken, as far as their ends tell");
+      "are broken, as far as their ends tell, or a machine that runs does not answer");
   command.add_option("DIR", options->folder, "A folder of --kv-folder, or of a paged_kv's ssd");
   add_options(command, *options);
   command.add_flag("--watch", options->is_watched,
@@ -169,8 +170,10 @@ void add_pool_status(Command pool, Chosen& chosen) {
   command.callback([&chosen, options] { chosen = [options] { return status(*options); }; });
 
   auto asked = std::make_shared<StatusCommand>();
-  Command list = pool.add_subcommand(
-      "sessions", "Tell which sessions the pools of a cluster's machines hold pages of");
+  Command list =
+      pool.add_subcommand("sessions",
+                          "Tell which sessions the pools of a cluster's machines hold pages of; 1: "
+                          "a machine that runs does not answer");
   list.add_option("DIR", asked->folder, "A folder has none: says what to ask instead");
   add_options(list, *asked);
   list.callback([&chosen, asked] { chosen = [asked] { return sessions(*asked); }; });

@@ -70,7 +70,8 @@ std::string heading(const SeenPool& seen) {
                      words(seen.pool, "model") + "\n";
   if (age < 0) text += "  a forward runs: nobody has seen the pool yet, ask again\n";
   if (age >= 1000)
-    text += "  as it was " + seconds_words(seen.pool, "age_ms") + " ago: a forward runs\n";
+    text += "  as it was " + seconds_words(seen.pool, "age_ms") +
+            " ago: a forward runs, or its process does not answer\n";
   return text;
 }
 

@@ -5,12 +5,25 @@
 // counted since the pool was made.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
 
 namespace sluice {
+
+/// How long what was counted has taken.
+struct PoolTimes {
+  std::uint64_t count = 0, sum_ns = 0, most_ns = 0;
+
+  void add(std::int64_t took_ns) {
+    const auto took = static_cast<std::uint64_t>(std::max<std::int64_t>(took_ns, 0));
+    ++count;
+    sum_ns += took;
+    most_ns = std::max(most_ns, took);
+  }
+};
 
 /// What a session has in the pool.
 struct PoolSession {
@@ -56,10 +69,15 @@ struct PoolReport {
   std::uint64_t given_pages = 0, given_bytes = 0;      // written, or served
   std::uint64_t source_pages = 0, source_bytes = 0;    // on the disk; bytes: of its files
   std::uint64_t source_bytes_most = 0;
+  std::uint64_t disk_broken = 0;  // pages read back other than written, so not used
   std::string source_off;  // why the disk is not used for a while; empty: it is
   // Of both: pages read and written, and the prompts' tokens that were read. What was brought and
   // given is the machines' then, but for the prompts' tokens, which are those of both.
   std::uint64_t disk_read = 0, disk_written = 0, disk_tokens = 0;
+
+  // Of pages, from the asking on until the pool noticed, which is between two forwards; of pulls of
+  // a prompt's pages that brought some.
+  PoolTimes disk_reads, disk_writes, pulls;
 
   /// The host's memory below a GPU's pages. Where it is there, `brought` are tokens whose pages
   /// came up from it, whatever brought them there, and `memory` those whose pages the GPU had.

@@ -40,6 +40,11 @@ void tell_pages(const KvTier* tier, const KvFolder& folder, std::size_t prompt_t
                count_text(prompt_tokens, "token").c_str(), answer.tokens_kept - read_back,
                read_back, folder.path.c_str(),
                prompt_tokens - std::min(answer.tokens_kept, prompt_tokens));
+  if (const std::uint64_t broken = tier->store().counts().broken; broken > 0)
+    std::fprintf(stderr,
+                 "%s: %s read other than written, so computed anew; `sluice pool verify %s` says "
+                 "where\n",
+                 folder.path.c_str(), count_text(broken, "page").c_str(), folder.path.c_str());
   const StoreHealth& health = tier->store().health();
   if (!health.works())
     std::fprintf(stderr, "%s is not used for a while: %s\n", folder.path.c_str(),

@@ -1,5 +1,7 @@
 #include "cli/pool_json.h"
 
+#include <utility>
+
 namespace sluice::cli {
 
 namespace {
@@ -20,6 +22,17 @@ const char* word_of(PoolReport::Source source) {
   return "";
 }
 
+/// Of what has happened; microseconds.
+void add_times(const PoolReport& pool, Json& json) {
+  for (const auto& [name, times] : {std::pair("disk_read", &pool.disk_reads),
+                                    {"disk_write", &pool.disk_writes},
+                                    {"pull", &pool.pulls}})
+    if (times->count > 0)
+      json["times"][name] = {{"count", times->count},
+                             {"mean_us", times->sum_ns / times->count / 1000},
+                             {"most_us", times->most_ns / 1000}};
+}
+
 void add_source(const PoolReport& pool, Json& json) {
   json["source"] = word_of(pool.source);
   if (pool.source == PoolReport::Source::nowhere) return;
@@ -27,6 +40,7 @@ void add_source(const PoolReport& pool, Json& json) {
   json["brought_bytes"] = pool.brought_bytes;
   json["given_pages"] = pool.given_pages;
   json["given_bytes"] = pool.given_bytes;
+  add_times(pool, json);
   if (pool.index.has_value())
     json["index"] = {{"asked", pool.index->asked},
                      {"found", pool.index->found},
@@ -40,13 +54,18 @@ void add_source(const PoolReport& pool, Json& json) {
                         {"taken", pool.preloads->taken},   {"missed", pool.preloads->missed},
                         {"useful", pool.preloads->useful}, {"wasted", pool.preloads->wasted}};
   if (pool.source == PoolReport::Source::both)
-    json["disk"] = {{"pages", pool.source_pages},           {"bytes", pool.source_bytes},
-                    {"bytes_most", pool.source_bytes_most}, {"read_pages", pool.disk_read},
-                    {"written_pages", pool.disk_written},   {"off", pool.source_off}};
+    json["disk"] = {{"pages", pool.source_pages},
+                    {"bytes", pool.source_bytes},
+                    {"bytes_most", pool.source_bytes_most},
+                    {"read_pages", pool.disk_read},
+                    {"written_pages", pool.disk_written},
+                    {"broken_pages", pool.disk_broken},
+                    {"off", pool.source_off}};
   if (pool.source != PoolReport::Source::disk) return;
   json["disk_pages"] = pool.source_pages;
   json["disk_bytes"] = pool.source_bytes;
   json["disk_bytes_most"] = pool.source_bytes_most;
+  json["disk_broken"] = pool.disk_broken;
   json["disk_off"] = pool.source_off;
 }
 

@@ -7,14 +7,16 @@
 //       "from_machines", both or none of them, "computed" (tokens), of a GPU's pool "host": {
 //       "pages", "free", "cached", "lowered", "raised", "missed", "off", "unpinned" (why) },
 //       "source": "none|disk|machines|both", "brought_pages", "brought_bytes", "given_pages",
-//       "given_bytes", of a disk "disk_pages", "disk_bytes", "disk_bytes_most", "disk_off" (why),
+//       "given_bytes", where there were any "times": { "disk_read", "disk_write", "pull": {
+//       "count", "mean_us", "most_us" } },
+//       of a disk "disk_pages", "disk_bytes", "disk_bytes_most", "disk_broken", "disk_off" (why),
 //       of machines with an index of pages "index": { "asked", "found", "unanswered", "stale",
 //       "told", "anew", "down" (why) }, of both "disk": { "pages", "bytes", "bytes_most",
-//       "read_pages", "written_pages", "off" (why) }, of one that preloads "preloads": { "told",
-//       "had", "taken", "missed", "useful", "wasted" }, "tenant_pages" (where one may not have
-//       all), where there are tenants "tenants", "tenant_list": [ { "name", "pages", "cached" } ],
-//       "sessions", "session_list": [ { "name", "role", "tokens", "kept", "answering", "idle_ms" }
-//       ] }, as base/pool_report.h says.
+//       "read_pages", "written_pages", "broken_pages", "off" (why) }, of one that preloads
+//       "preloads": { "told", "had", "taken", "missed", "useful", "wasted" }, "tenant_pages" (where
+//       one may not have all), where there are tenants "tenants", "tenant_list": [ { "name",
+//       "pages", "cached" } ], "sessions", "session_list": [ { "name", "role", "tokens", "kept",
+//       "answering", "idle_ms" } ] }, as base/pool_report.h says.
 //
 // Pages that others read without asking are not counted by their owner: not in "given_pages".
 #pragma once

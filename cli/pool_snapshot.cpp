@@ -148,10 +148,15 @@ std::string disk_lines(const Json& pool, const Json& disk) {
   const auto moved = [&](const char* pages, const char* how) {
     return number(disk, pages) + how + bytes_words(page * number_of<double>(disk, pages));
   };
+  const std::uint64_t broken = count(disk, "broken_pages");
   const std::string off = words(disk, "off");
   return "  disk     " + count_text(count(disk, "pages"), "page") + ", " + bytes_of(disk, "bytes") +
          " of " + bytes_of(disk, "bytes_most") + "; " + moved("read_pages", " read, ") + "; " +
          moved("written_pages", " written, ") + "\n" +
+         (broken == 0 ? ""
+                      : "           " + count_text(broken, "page") +
+                            " read other than written, so not used: `sluice pool verify` of the "
+                            "folder says where\n") +
          (off.empty() ? "" : "           not used for a while: " + off + "\n");
 }
 
@@ -162,9 +167,25 @@ Json disk_of(const Json& pool) {
                                  {"bytes", "disk_bytes"},
                                  {"bytes_most", "disk_bytes_most"},
                                  {"read_pages", "brought_pages"},
-                                 {"written_pages", "given_pages"}})
+                                 {"written_pages", "given_pages"},
+                                 {"broken_pages", "disk_broken"}})
     disk[to] = count(pool, from);
   return disk;
+}
+
+/// "a read from disk 0.4 ms (3.1 at most)".
+std::string times_line(const Json& pool) {
+  const Json* const times = member(pool, "times");
+  if (times == nullptr) return "";
+  std::string text;
+  for (const auto& [key, says] : {std::pair("disk_read", "a page read from disk "),
+                                  {"disk_write", "a page written there "},
+                                  {"pull", "a pull from other machines "}})
+    if (const Json* const one = member(*times, key))
+      text += (text.empty() ? "  times    " : ", ") + std::string(says) +
+              one_decimal(number_of<double>(*one, "mean_us") / 1000) + " ms (" +
+              one_decimal(number_of<double>(*one, "most_us") / 1000) + " at most)";
+  return text.empty() ? text : text + "\n";
 }
 
 std::string source_lines(const Json& pool) {
@@ -223,7 +244,8 @@ std::string pool_text(const SeenPool& seen, const std::optional<Json>& rates) {
           ", " + bytes_words(number_of<double>(pool, "page_bytes")) + "\n";
   text += "  tokens   " + std::to_string(count(pool, "published") * count(pool, "page_tokens")) +
           " that prompts may find; " + words(pool, "layout") + "\n";
-  text += prompts_line(pool) + kept_line(pool) + host_line(pool) + source_lines(pool);
+  text += prompts_line(pool) + kept_line(pool) + host_line(pool) + source_lines(pool) +
+          times_line(pool);
   text += tenants_line(pool);
   text += "  sessions " + number(pool, "sessions") + "\n";
   if (rates) text += rates_line(*rates);

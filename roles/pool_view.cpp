@@ -75,6 +75,9 @@ void add_folder(const PageStore& store, bool is_alone, PoolReport& report) {
   report.source = is_alone ? PoolReport::Source::disk : PoolReport::Source::both;
   report.disk_read = counts.read;
   report.disk_written = counts.written;
+  report.disk_broken = counts.broken;
+  report.disk_reads = counts.read_times;
+  report.disk_writes = counts.write_times;
   if (!is_alone) return;
   report.brought_pages = counts.read;
   report.given_pages = counts.written;
@@ -86,6 +89,7 @@ void add_machines(const KvPeers::Counts& counts, PoolReport& report) {
   report.source = PoolReport::Source::machines;
   report.brought_pages = counts.pulled;
   report.brought_bytes = counts.pulled_bytes;
+  report.pulls = counts.times;
   // In messages, and of which the place was told, where the other reads them.
   report.given_pages = counts.served.pages + counts.served.placed;
   report.given_bytes = counts.served.bytes + counts.served.placed * report.page_bytes;

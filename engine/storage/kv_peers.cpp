@@ -448,6 +448,10 @@ void KvPeers::learn(const Fetch& fetch, std::int64_t now, bool waits) {
   const std::uint64_t bytes = pages * hello_.page_bytes;
   ReadGuard& guard = guards_[fetch.peer.machine];
   const std::int64_t took = now - fetch.began;
+  {
+    const std::lock_guard lock(mutex_);
+    counts_.times.add(took);
+  }
   if ((waits && fetch.glances <= 1) || took < guard.cost(bytes).value_or(0))
     guard.learn(bytes, took);
 }

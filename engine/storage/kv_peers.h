@@ -27,6 +27,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/pool_report.h"
 #include "dataplane/numbered.h"
 #include "dataplane/page_handshake.h"
 #include "dataplane/page_preloads.h"
@@ -61,8 +62,8 @@ class KvPeers final : public PageSource,
     std::uint64_t read = 0;                       // of those, where they stood
     std::uint64_t not_read = 0;                   // reads where they stand that brought nothing
     std::array<std::uint64_t, pull_ends> ends{};  // of pulls, by `PullEnd`
-    std::uint64_t not_worth = 0;                  // prompts for which computing is quicker
-    std::uint64_t stale = 0;                      // messages that nobody waited for
+    PoolTimes times = {};                         // of pulls that brought pages
+    std::uint64_t not_worth = 0, stale = 0;       // prompts computed sooner; messages for nobody
     PageServerCounts served;
     std::optional<KvIndexCounts> index = {};            // none: there is none
     std::uint64_t told = 0;                             // pages of which others were told

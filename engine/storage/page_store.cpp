@@ -256,6 +256,7 @@ void PageStore::take_read(const Job& job, int error, std::int64_t now) {
   }
   if (whole) {
     ++counts_.read;
+    counts_.read_times.add(now - job.began);
     index_.used(key);
     on_read(key, record_content(job.segment, record).data());
     return;
@@ -278,6 +279,7 @@ void PageStore::take_write(std::uint64_t id, const Job& job, int error, std::int
   }
   if (job.is_head) return;
   ++counts_.written;
+  counts_.write_times.add(now - job.began);
   if (trying_) {
     trying_ = false;
     if (reads_.empty()) reads_off_ = false;  // none hangs
@@ -300,7 +302,10 @@ void PageStore::take(const BlockPort::Ended& ended, std::int64_t now) {
 
 void PageStore::poll(std::int64_t now, std::chrono::nanoseconds most) {
   ended_.clear();
+  const auto before = std::chrono::steady_clock::now();
   port_->wait(ended_, most);
+  if (most.count() > 0)
+    now += std::chrono::nanoseconds(std::chrono::steady_clock::now() - before).count();
   for (const BlockPort::Ended& one : ended_) take(one, now);
 }
 

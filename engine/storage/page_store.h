@@ -18,6 +18,7 @@
 #include <string>
 #include <vector>
 
+#include "base/pool_report.h"
 #include "dataplane/segment_index.h"
 #include "dataplane/store_health.h"
 #include "engine/storage/block_port.h"
@@ -39,6 +40,7 @@ struct PageStoreCounts {
   std::uint64_t broken = 0;             // read back other than written, or cut short: not used
   std::uint64_t failed = 0;             // transfers that the disk refused
   std::uint64_t dropped = 0;            // segments removed to make room
+  PoolTimes read_times, write_times;    // of those read and written
 };
 
 class PageStore {
@@ -94,7 +96,7 @@ class PageStore {
   std::function<void(const PageKey&, const std::byte* content)> on_read;
   /// Gives back the buffer of what was read.
   void release(const PageKey& key);
-  /// Takes note of what has ended; waits for something at most so long.
+  /// Takes note of what has ended; waits for something at most so long, which `now` lies before.
   void poll(std::int64_t now, std::chrono::nanoseconds most = {});
   /// Something is under way.
   bool is_busy() const { return !jobs_.empty(); }

@@ -23,7 +23,7 @@
 
 namespace sluice::hosts {
 
-inline constexpr std::uint32_t protocol_version = 6;
+inline constexpr std::uint32_t protocol_version = 7;
 inline constexpr std::size_t message_max = std::size_t{1} << 30U;
 inline constexpr std::size_t control_max = 512;  // bytes of a control message
 inline constexpr std::size_t descriptors_max = 2;  // that go with one

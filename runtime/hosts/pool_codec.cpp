@@ -26,7 +26,12 @@ constexpr std::uint64_t PoolReport::*numbers[] = {
     &PoolReport::source_bytes,  &PoolReport::source_bytes_most,
     &PoolReport::sessions,      &PoolReport::window_blocks,
     &PoolReport::window_hits,   &PoolReport::window_optimum,
-    &PoolReport::tenant_pages,  &PoolReport::tenants};
+    &PoolReport::tenant_pages,  &PoolReport::tenants,
+    &PoolReport::disk_broken};
+constexpr PoolTimes PoolReport::*times[] = {&PoolReport::disk_reads, &PoolReport::disk_writes,
+                                            &PoolReport::pulls};
+constexpr std::uint64_t PoolTimes::*time_numbers[] = {&PoolTimes::count, &PoolTimes::sum_ns,
+                                                      &PoolTimes::most_ns};
 constexpr std::string PoolReport::*texts[] = {&PoolReport::name, &PoolReport::model,
                                               &PoolReport::layout, &PoolReport::source_off};
 constexpr std::uint64_t PoolReport::Index::*index_numbers[] = {
@@ -42,6 +47,8 @@ void put_text(std::string_view text, ByteWriter& writer) {
 void put_pool(const PoolReport& report, ByteWriter& writer) {
   for (const auto text : texts) put_text(report.*text, writer);
   for (const auto number : numbers) writer.number(report.*number);
+  for (const auto one : times)
+    for (const auto number : time_numbers) writer.number((report.*one).*number);
   writer.u8(static_cast<std::uint8_t>(report.source));
   writer.u8(report.index.has_value() ? 1 : 0);
   if (report.index.has_value()) {
@@ -73,6 +80,9 @@ PoolReport read_pool(ByteReader& reader) {
   PoolReport report;
   for (const auto text : texts) report.*text = reader.text("a text of a pool", pool_text_max);
   for (const auto number : numbers) report.*number = reader.number("a count of a pool", any);
+  for (const auto one : times)
+    for (const auto number : time_numbers)
+      (report.*one).*number = reader.number("a time of a pool", any);
   report.source = static_cast<PoolReport::Source>(reader.number(
       "where pages come from", static_cast<std::uint64_t>(PoolReport::Source::machines)));
   if (reader.number("whether a pool has an index", 1) != 0) {

@@ -130,6 +130,7 @@ def test_folder(folder):
     expect("status reads the ends only", status == 0 and b"in use     no" in out, out)
     status, got, said = run("model", "ask", MODEL, prompt, "--raw", "--tokens", "8", "--kv-folder", folder)
     expect("a broken page is computed again", got == want and pages(said)[0][2] == 0, (got, said))
+    expect("a broken page is told", f"\n{folder}: 1 page read other than written, so computed anew; `sluice pool verify {folder}` says where\n" in said, said)
 
 
 def test_chat(folder):

@@ -189,7 +189,29 @@ TEST_CASE("a disk shows what it holds, what went to and fro, and why it is off")
   CHECK_THAT(text, Contains("from disk 20 (20.0 %)"));
   CHECK_THAT(text, Contains("  disk     7 pages, 3.0 MiB of 4.0 GiB; 1 read, 16.0 KiB; 2 written, "
                             "32.0 KiB\n           not used for a while: no space"));
+  pool.disk_broken = 3;
+  CHECK_THAT(pool_status_text(snapshot(1, pool), nullptr),
+             Contains("32.0 KiB\n           3 pages read other than written, so not used: `sluice "
+                      "pool verify` of the folder says where\n           not used for a while"));
+  CHECK(json_of(pool)["disk_broken"] == 3);
   CHECK_THAT(text, !Contains("\x1b"));
+}
+
+TEST_CASE("how long reads, writes and pulls took is shown of those that there were") {
+  PoolReport pool = pulling(1);
+  pool.source = PoolReport::Source::both;
+  CHECK_THAT(pool_status_text(snapshot(1, pool), nullptr), !Contains("times"));
+  CHECK_FALSE(json_of(pool).contains("times"));
+  pool.disk_reads.add(1'000'000);
+  pool.disk_reads.add(2'500'000);
+  pool.disk_reads.add(-1);  // by a clock that others gave
+  pool.pulls.add(30'000'000);
+  CHECK(json_of(pool)["times"].dump() ==
+        R"({"disk_read":{"count":3,"mean_us":1166,"most_us":2500},)"
+        R"("pull":{"count":1,"mean_us":30000,"most_us":30000}})");
+  CHECK_THAT(pool_status_text(snapshot(1, pool), nullptr),
+             Contains("\n  times    a page read from disk 1.2 ms (2.5 at most), a pull from other "
+                      "machines 30.0 ms (30.0 at most)\n"));
 }
 
 TEST_CASE("a folder beside other machines has a line and figures of its own") {
@@ -214,7 +236,7 @@ TEST_CASE("a folder beside other machines has a line and figures of its own") {
   CHECK((json["source"] == "both" && json["from_disk"] == 5 && json["from_machines"] == 15));
   CHECK(json["disk"].dump() ==
         R"({"pages":7,"bytes":3145728,"bytes_most":4294967296,"read_pages":2,)"
-        R"("written_pages":3,"off":"no space\u001b left"})");
+        R"("written_pages":3,"broken_pages":0,"off":"no space\u001b left"})");
   CHECK_FALSE(json.contains("disk_pages"));
 }
 

@@ -142,6 +142,10 @@ TEST_CASE("what a forward took while pages came is not taken for the disk's time
   CHECK(held.poll(0).empty());
   held.holds = false;  // they come while a forward of four seconds runs
   CHECK(held.poll_all(4 * second) == std::vector<std::uint64_t>{0});
+  const PageStoreCounts& counts = held.tier->store().counts();
+  CHECK((counts.read > 0 && counts.read_times.count == counts.read));
+  CHECK(counts.read_times.most_ns == 4 * second);  // what its reader had to wait
+  CHECK(counts.read_times.sum_ns <= counts.read * 4 * second);
   CHECK(held.tier->store().health().works());
   CHECK(held.begin(1, 0.01 * second, 5 * second));  // pays: nobody has seen a slow disk
   CHECK(held.tier->not_worth() == 0);
@@ -358,10 +362,6 @@ TEST_CASE("writes that hang switch writing off, and are not written beside; read
   CHECK(disk.health().works());
 }
 
-TEST_CASE("no more pages wait to be written than there are in memory") {
-  const Model model = Model::open(golden + "qwen2").value();
-  Scratch scratch;
-  KeptPool kept = open_pool(model, 40, scratch.pages());
 TEST_CASE("of a conversation that is longer than its folder the beginning comes back each time") {
   const Model model = Model::open(golden + "qwen2").value();
   const KvShape shape = model.text().kv_shape(4);
@@ -389,6 +389,10 @@ TEST_CASE("of a conversation that is longer than its folder the beginning comes 
   }
 }
 
+TEST_CASE("no more pages wait to be written than there are in memory") {
+  const Model model = Model::open(golden + "qwen2").value();
+  Scratch scratch;
+  KeptPool kept = open_pool(model, 40, scratch.pages());
   Generator generator(model.text(), *kept.pool, nullptr, Budget{});  // nobody asks the tier
   std::size_t most = 0;
   (void)testing::answer_all(

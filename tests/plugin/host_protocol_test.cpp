@@ -82,6 +82,9 @@ PoolReport pool() {
   report.window_optimum = 200;
   report.source = PoolReport::Source::disk;
   report.source_off = "full";
+  report.disk_broken = 2;
+  report.disk_reads = {1, 300, 400};
+  report.pulls = {500, 6, 7};
   report.index = PoolReport::Index{1, 2, 3, 4, 5, 600, "away"};
   report.tenant_pages = 8;
   report.tenants = 1;

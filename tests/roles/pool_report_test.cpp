@@ -105,6 +105,7 @@ TEST_CASE("what came from a disk is told apart from what was in memory") {
     CHECK(report.brought_bytes == report.brought_pages * report.page_bytes);
     CHECK(report.memory == 0);
     CHECK(report.source_off.empty());
+    CHECK((report.disk_broken == 0 && report.disk_reads.count == report.brought_pages));
     if (!is_first) CHECK(report.source_pages >= report.brought_pages);
     const_cast<KvTier*>(static_cast<ChatSessions&>(*world.sessions).tier())->flush();
     std::uint64_t bytes = 0;
@@ -189,6 +190,7 @@ TEST_CASE("what was pulled from another machine is told apart, and pages are cou
   CHECK(got.name == "kv");
   CHECK((gave.source == PoolReport::Source::machines && gave.brought == 0));
   CHECK((got.brought > 16 && got.brought <= got.brought_pages * 8));
+  CHECK((gave.pulls.count == 0 && got.pulls.count > 0));
   CHECK((gave.given_pages == got.brought_pages && gave.given_bytes >= got.brought_bytes));
 }
 

@@ -10,10 +10,10 @@
 // pulled comes into pages of the pool that nobody may find before they were checked
 // (`IncomingPages`); it is held until its pull ends, and becomes cache then, in the order of its
 // chain. Where the port has memory that machines read by themselves pages are read where they
-// stand; else their content comes in messages. Where pulling fails or costs more than computing the
-// prompt is computed; a counter says why. Users of the pools may `tell` each other something. What
-// others publish may be pulled before anybody asks (`preload`), one run at a time, while no task
-// waits. Thread: the pool's owner; counts from any. Source: omni-flow, section 4.2.
+// stand; else their content comes in messages. Where pulling fails or costs too much the prompt is
+// computed; a counter says why. Users of the pools may `tell` each other something. What others
+// publish may be pulled before anybody asks (`preload`), one run at a time, while no task waits.
+// Thread: the pool's owner; counts from any. Source: omni-flow, section 4.2.
 #pragma once
 
 #include <array>
@@ -63,7 +63,8 @@ class KvPeers final : public PageSource,
     std::uint64_t not_read = 0;                   // reads where they stand that brought nothing
     std::array<std::uint64_t, pull_ends> ends{};  // of pulls, by `PullEnd`
     PoolTimes times = {};                         // of pulls that brought pages
-    std::uint64_t not_worth = 0, stale = 0;       // prompts computed sooner; messages for nobody
+    std::uint64_t not_worth = 0;                  // prompts for which computing is quicker
+    std::uint64_t stale = 0;                      // messages that nobody waited for
     PageServerCounts served;
     std::optional<KvIndexCounts> index = {};            // none: there is none
     std::uint64_t told = 0;                             // pages of which others were told
@@ -107,8 +108,7 @@ class KvPeers final : public PageSource,
   std::optional<PeerLife> asked_first() const { return first_; }
   /// The first page that memory lacks of these is on its way here.
   bool is_pulling(const RowsOrigin& origin, std::span<const std::int32_t> tokens) const;
-  /// A life of this machine has proved, ever, that it has the pool's secret.
-  bool has_met(std::uint32_t machine) const;
+  bool has_met(std::uint32_t machine) const;  // ever, any life of it: it has the pool's secret
   std::optional<PageMismatch> mismatch(PeerLife peer) const;  // none: it may be met yet
   /// Tells the users of the pool there, as soon as it has been met. Returns its number.
   std::uint64_t tell(PeerLife peer, pages::Bytes text);
@@ -185,8 +185,7 @@ class KvPeers final : public PageSource,
   /// Asks for the content of what was found, or for as much as there is room for if it `waited`.
   void make_places(Fetch& fetch, bool waited, std::int64_t now);
   void publish_arrived(Fetch& fetch);
-  /// Its pages are the pool's again when nobody writes them any more.
-  void leave(Fetch& fetch);
+  void leave(Fetch& fetch);  // its pages are the pool's again when nobody writes them any more
   void learn(const Fetch& fetch, std::int64_t now, bool waits);
   void begin_preload(std::optional<double> per_token, std::size_t room, std::int64_t now);
   void page_dropped(const PageKey& key);

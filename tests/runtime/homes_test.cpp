@@ -1,5 +1,7 @@
 // Calls that begin on several machines: each home's calls and sessions are its own, and what one
 // loses the others keep.
+#include <algorithm>
+#include <array>
 #include <atomic>
 #include <set>
 
@@ -100,7 +102,14 @@ TEST_CASE("a home that is lost costs its own calls, and nothing of them is left"
   Waiting goes_on;
   const auto beside = start_at(cluster, 0, goes_on);
   cluster.kill(arm);
-  REQUIRE(eventually([&] { return cluster.noticed("machine 'arm' is lost"); }));
+  // All have heard: whoever has not would go on with its call.
+  REQUIRE(eventually([&] {
+    return std::ranges::all_of(std::array{0U, 1U, 2U}, [&](std::uint32_t machine) {
+      const NodeStatus status = cluster.node(machine).status();
+      return status.machines[arm].known.state == Roster::State::lost;
+    });
+  }));
+  CHECK(cluster.noticed("machine 'arm' is lost"));
   held.let_go.open();
   CHECK(goes_on.wait().ok);
   CHECK(goes_on.text == chain_of("s@front"));

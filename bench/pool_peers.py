@@ -186,8 +186,10 @@ def nixl(python, ways, threads, folder):
 def install(peer, folder):
     """The Python that has it. Raises Failed."""
     python = folder / peer / "bin" / "python3"
-    steps = [] if python.exists() else [[sys.executable, "-m", "venv", folder / peer]]
-    for step in steps + [[python, "-m", "pip", "install", "--quiet", *packages] for packages in PACKAGES[peer]]:
+    # With this Python's own pip: Debian's venv brings one only where python3-venv is installed.
+    steps = [] if python.exists() else [[sys.executable, "-m", "venv", "--without-pip", folder / peer]]
+    pip = [sys.executable, "-m", "pip", "--python", python, "install", "--quiet"]
+    for step in steps + [[*pip, *packages] for packages in PACKAGES[peer]]:
         done = subprocess.run(step, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         if done.returncode:
             raise Failed(f"cannot be installed: {last_line(done.stdout)}")

@@ -3,8 +3,8 @@
 
     python3 bench/pool_ways.py SLUICE [--model MODEL] [--words 200] [--runs 5]
 
-MODEL: a checkpoint that chats, or the small one of the repository, which sees pictures and is asked about one too. A
-question of so many words is asked for one token, which is the time that is shown (a median; a way that can be had but once in
+MODEL: a checkpoint that chats, or the small one of the repository, which sees pictures and is asked about one too; of
+models/scenes see below. A question of so many words is asked for one token, which is the time that is shown (a median; a way that can be had but once in
 a process is had in several), and for sixteen, which must be the same in all ways; exit status 1 if they are not. Each process has
 answered a question of the same length before, of other words.
 
@@ -15,12 +15,20 @@ answered a question of the same length before, of other words.
     moved       asked before at another machine of a cluster: its pages are pulled, which is looked at
     pressed     as warm, in a pool with room for little more than the question, other questions between
 
+models/scenes sees and draws: it is asked something of a picture, and for a drawing, whose bytes must be the same, too, by
+workflows/image_chat.yaml. Its sessions share no pages with each other, and keep them in memory; so `warm` is as cold, and
+there are, beside `cold`, `warm` and `pressed`,
+
+    apart       the words in one process and the drawing in another, over the same pages
+    restarted   asked before by a process that has ended
+
 Whoever waits sleeps. The time has the call's way through a pipe and JSON in it, and that of the model's one step.
 """
 from __future__ import annotations
 
 import argparse
 import base64
+import hashlib
 import json
 import os
 import statistics
@@ -32,6 +40,9 @@ import time
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 SMALL = f"{ROOT}/tests/golden/conversation_qwen"
 PICTURE = f"{ROOT}/models/scenes/samples/table.png"
+SCENES = f"{ROOT}/models/scenes"
+QUESTIONS = ["What color is the circle?", "How many shapes are there?", "What is left of the square?"]
+DRAWING = "draw a red circle left of a blue square"
 WORDS = "the table is red and near a door that opens when it rains again".split()
 
 
@@ -47,19 +58,32 @@ class Program:
     """`sluice run` that is asked call by call."""
 
     def __init__(self, options, words: list[str]):
-        self.sees = options.model == SMALL
-        self.options, self.asked = options, 0
-        self.program = subprocess.Popen([options.sluice, "run", *words, "--calls", "-", "--concurrency", "1"], stdin=subprocess.PIPE,
+        self.sees = options.model in (SMALL, SCENES)
+        self.options, self.asked, self.out = options, 0, tempfile.TemporaryDirectory()
+        self.program = subprocess.Popen([options.sluice, "run", *words, "--calls", "-", "--concurrency", "1", "--out", self.out.name], stdin=subprocess.PIPE,
                                         stdout=subprocess.PIPE, text=True, cwd=ROOT)
         self.ask("hello", 99, 1)
 
     def ask(self, session: str, seed: int, tokens: int) -> tuple[float, str]:
         """Milliseconds until the answer is there, and the answer."""
-        content = [{"type": "text", "text": text_of(self.options.words, seed)}]
+        text = QUESTIONS[seed % 3] if self.options.model == SCENES else text_of(self.options.words, seed)
+        content = [{"type": "text", "text": text}]
         if self.sees:
             with open(PICTURE, "rb") as file:
                 content.insert(0, {"type": "image", "data": base64.b64encode(file.read()).decode()})
-        request = {"content": content, "options": {"max_tokens": tokens}}
+        took, outputs = self.call(session, {"content": content, "options": {"max_tokens": tokens}})
+        return took, outputs.get("text", "")
+
+    def answer(self, session: str, seed: int) -> str:
+        """All that must be the same whatever the pool has."""
+        said = self.ask(session, seed, 16)[1]
+        if self.options.model != SCENES:
+            return said
+        _, outputs = self.call(session, {"content": [{"type": "text", "text": DRAWING}], "options": {"seed": 3}})
+        with open(outputs["image"][0]["file"], "rb") as file:
+            return f"{said}, and a drawing of SHA-256 {hashlib.sha256(file.read()).hexdigest()[:12]}"
+
+    def call(self, session: str, request: dict) -> tuple[float, dict]:
         self.asked += 1
         line = json.dumps({"id": str(self.asked), "session": f"{session}{self.asked}", "inputs": {"request": request},
                            "end_session": True}) + "\n"
@@ -72,7 +96,7 @@ class Program:
         result = json.loads(said)
         if not result["ok"]:
             sys.exit(f"{session}: {result['error']['message']}")
-        return (time.perf_counter() - began) * 1e3, result["outputs"].get("text", "")
+        return (time.perf_counter() - began) * 1e3, result["outputs"]
 
     def end(self) -> None:
         self.program.stdin.close()
@@ -80,6 +104,8 @@ class Program:
 
 
 class Ways:
+    names = ("cold", "off", "warm", "pressed", "restarted", "moved")
+
     def __init__(self, options, folder: str):
         self.options, self.folder = options, folder
         self.sets = [f"--set=roles.llm.model={options.model}", f"--set=global_params.kv.model={options.model}"]
@@ -92,13 +118,13 @@ class Ways:
 
     def many(self, program: Program, between: bool = False) -> tuple[list[float], str]:
         """Asked before, then again and again."""
-        answer = program.ask("before", 1, 16)[1]
+        answer = program.answer("before", 1)
         times = []
         for run in range(self.options.runs):
             if between:
                 program.ask("other", 2 + run, 1)
             times.append(program.ask("again", 1, 1)[0])
-        same = program.ask("last", 1, 16)[1]
+        same = program.answer("last", 1)
         program.end()
         return times, answer if same == answer else f"{answer!r}, then {same!r}"
 
@@ -117,7 +143,7 @@ class Ways:
         for run in range(self.options.runs):
             program = prepare(run)
             times.append(program.ask("first", 1, 1)[0])
-            answers.add(program.ask("same", 1, 16)[1])
+            answers.add(program.answer("same", 1))
             look()
             program.end()
         return times, answers.pop() if len(answers) == 1 else f"{answers}"
@@ -125,14 +151,14 @@ class Ways:
     def cold(self):
         program = self.start()
         times = [program.ask("other", 2 + run, 1)[0] for run in range(self.options.runs)]
-        answer = program.ask("first", 1, 16)[1]
+        answer = program.answer("first", 1)
         program.end()
         return times, answer
 
     def restarted(self):
         ssd = os.path.join(self.folder, "pages")
         before = self.start(ssd=ssd)
-        before.ask("before", 1, 16)
+        before.answer("before", 1)
         before.end()
         return self.each(lambda _: self.start(ssd=ssd))
 
@@ -145,7 +171,7 @@ class Ways:
         def prepare(_):
             sets = [*self.sets, "--set=roles.llm.options={precision: exact}", "--set=global_params.kv.pages=512", "--set=roles.llm.replicas=2"]
             program = Program(self.options, ["--cluster", path, *sets])
-            program.ask("before", 1, 16)  # sessions go by turns to one and the other
+            program.answer("before", 1)  # sessions go by turns to one and the other
             return program
 
         def pulled():
@@ -154,6 +180,25 @@ class Ways:
             if sum(pool["from_machines"] for pool in json.loads(done.stdout)["pools"]) < self.options.words:
                 sys.exit("moved: nothing was pulled")
         return self.each(prepare, pulled)
+
+
+class ScenesWays(Ways):
+    names = ("cold", "warm", "pressed", "apart", "restarted")
+
+    def __init__(self, options, folder: str):
+        super().__init__(options, folder)
+        self.flow = os.path.join(folder, "apart.yaml")  # which may run in two processes
+        with open(f"{ROOT}/workflows/image_chat.yaml", encoding="utf-8") as file, open(self.flow, "w", encoding="utf-8") as out:
+            out.write(file.read().replace("model: models/scenes", f"model: {SCENES}").replace(" colocate: llm,", ""))
+
+    def start(self, share: str = "yes", pages: int = 512, ssd: str = "", isolate: str = "") -> Program:
+        return Program(self.options, [self.flow, f"--set=global_params.kv.pages={pages}", *(["--isolate", isolate] if isolate else [])])
+
+    def pressed(self):
+        return self.many(self.start(pages=8), between=True)
+
+    def apart(self):
+        return self.many(self.start(isolate="llm,diffusion"))
 
 
 def main() -> int:
@@ -166,8 +211,8 @@ def main() -> int:
     wanted, cold, is_same = None, 0.0, True
     print(f"{'way':<12}{'first token, ms':>16}{'beside cold':>13}")
     with tempfile.TemporaryDirectory() as folder:
-        ways = Ways(options, folder)
-        for name in ("cold", "off", "warm", "pressed", "restarted", "moved"):
+        ways = (ScenesWays if options.model == SCENES else Ways)(options, folder)
+        for name in ways.names:
             times, answer = getattr(ways, name)()
             wanted = answer if wanted is None else wanted
             middle = statistics.median(times)

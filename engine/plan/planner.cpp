@@ -142,8 +142,10 @@ std::optional<std::uint32_t> Planner::within_quota(
   const bool waits = tenant.runs > 0 || (more_may_come && more_may_come(task, is_some));
   if (!waits && is_some) return room->free();
   // Where it cannot even begin, and none of its tenant runs, one behind it may.
-  (tenant.runs > 0 || is_some ? tenant.blocked : tenant.passed) = admissions_;
-  if (!waits) state.lacks = State::Lacks::quota;
+  const bool is_passed = tenant.runs == 0 && !is_some;
+  (is_passed ? tenant.passed : tenant.blocked) = admissions_;
+  if (is_passed) state.lacks = State::Lacks::quota;
+  state.waits = waits;
   return std::nullopt;
 }
 
@@ -187,7 +189,7 @@ void Planner::admit(std::uint32_t pages_free, std::uint32_t pages_all, Batch& ba
   refuse_too_large(pages_all, batch, room_of);
   const bool alone = options_.policy == Policy::isolated;
   if (!alone) admit_without_pages(batch);
-  bool others = has_admitted(!alone), is_passed = false;
+  bool others = has_admitted(!alone), is_passed = false, soon = false;
   std::size_t at = 0, kept = 0;
   for (; at < waiting_.size(); ++at) {
     const TaskId task = waiting_[at];
@@ -205,9 +207,11 @@ void Planner::admit(std::uint32_t pages_free, std::uint32_t pages_all, Batch& ba
       // Nobody runs who can give pages back.
       const bool is_some = wanted.least <= pages_free;
       const bool waits = more_may_come && more_may_come(task, is_some);
-      if (waits && is_some) break;
+      soon = waits && is_some;
+      if (soon) break;
       if (!is_some) {
-        if (!waits) state.lacks = State::Lacks::pages;
+        state.lacks = State::Lacks::pages;
+        state.waits = waits;
         is_passed = true;
         waiting_[kept++] = task;
         continue;
@@ -223,10 +227,10 @@ void Planner::admit(std::uint32_t pages_free, std::uint32_t pages_all, Batch& ba
   }
   waiting_.erase(waiting_.begin() + static_cast<std::ptrdiff_t>(kept),
                  waiting_.begin() + static_cast<std::ptrdiff_t>(at));
-  refuse_who_lacks(batch, alone);
+  refuse_who_lacks(batch, alone, soon);
 }
 
-void Planner::refuse_who_lacks(Batch& batch, bool alone) {
+void Planner::refuse_who_lacks(Batch& batch, bool alone, bool soon) {
   const bool others = has_admitted(!alone);
   std::erase_if(waiting_, [&](TaskId task) {
     State& state = tasks_.find(task)->second;
@@ -234,7 +238,7 @@ void Planner::refuse_who_lacks(Batch& batch, bool alone) {
     if (lacks == State::Lacks::nothing) return false;
     const bool for_tenant = lacks == State::Lacks::quota;
     const bool others_run = for_tenant ? state.tenant->second.runs > 0 : others;
-    if (others_run && ++state.overtaken <= overtaken_most) return false;
+    if (others_run ? ++state.overtaken <= overtaken_most : state.waits || soon) return false;
     refuse(task, for_tenant, batch);
     return true;
   });

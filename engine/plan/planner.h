@@ -6,7 +6,7 @@
 // none is admitted at once. One whose tenant may have no more pages waits for tasks of its tenant
 // alone, and in nobody else's way. Where nobody runs who gives pages back when it ends, and its
 // least fits, a task gets all that there is, and ends with that; where it does not, one that came
-// later goes first if it can begin, sixteen times, and else the task is refused. An admitted task
+// later goes first if it can begin, eight times, and else the task is refused. An admitted task
 // offers one need at a time. Each plan fills a budget of rows: first what has waited too long, then
 // steps (a token, a velocity: somebody waits for each), the earliest deadline first, then pieces of
 // prompts. Among equals the one goes first whose last turn is longest ago. Thread: one. Units: rows
@@ -99,7 +99,7 @@ struct PlannerOptions {
 
 class Planner final : public PromisedPages {
  public:
-  static constexpr std::uint32_t overtaken_most = 16;  // while it cannot begin and nobody runs
+  static constexpr std::uint32_t overtaken_most = 8;  // while it cannot begin and nobody runs
 
   explicit Planner(PlannerOptions options) : options_(options) {}
 
@@ -174,8 +174,9 @@ class Planner final : public PromisedPages {
     std::uint32_t granted = 0;
     std::uint32_t left = 0;  // of those, not taken
     bool admitted = false;
-    /// What is too little for it to begin, while nobody runs and none come.
+    /// What is too little for it to begin, while nobody runs. It `waits`: more may come.
     enum class Lacks : std::uint8_t { nothing, pages, quota } lacks = Lacks::nothing;
+    bool waits = false;
     std::uint32_t overtaken = 0;  // while it lacked that
     bool offers = false;
     Need need;
@@ -190,8 +191,9 @@ class Planner final : public PromisedPages {
 
   void refuse_too_large(std::uint32_t pages_all, Batch& batch, const RoomOfTenant& room_of);
   void refuse(TaskId task, bool for_tenant, Batch& batch);
-  /// Those that cannot begin, but who wait for one that was admitted behind them.
-  void refuse_who_lacks(Batch& batch, bool alone);
+  /// Those that cannot begin; but who wait for one that was admitted behind them, or that is to
+  /// be `soon`.
+  void refuse_who_lacks(Batch& batch, bool alone, bool soon);
   /// So many pages it may get now. None: not now.
   std::optional<std::uint32_t> within_quota(
       TaskId task, State& state, const RoomOfTenant& room_of,

@@ -46,25 +46,34 @@ TEST_CASE("an answer that waits for pages is not cut off while one that is done 
   CHECK(engine.planner().promised() == 0);
 }
 
+namespace {
+
+/// What cuts an answer off that a pool has to itself.
+Generation::CutOff cut_off_of(const Model& model, KvPool& pool, Generation made) {
+  CpuText text(model.text(), pool);
+  model.text().embed(made.history, made.rows);
+  GenerationTask task(std::move(made), nullptr);
+  ModelEngine engine(text, {});
+  engine.add(1, task);
+  std::vector<TaskId> advanced;
+  while (engine.step(advanced)) continue;
+  CHECK(task.generation().finish == Generation::Finish::length);
+  engine.remove(1);
+  return task.cut_off();
+}
+
+}  // namespace
+
 TEST_CASE("an answer says whether tokens, pages or the model's positions cut it off") {
   const Model model = Model::open(std::string(SLUICE_SOURCE_DIR) + "/models/scenes").value();
   REQUIRE(model.text().shape().positions_max == 512);
   // Of a prompt of 500 tokens, by the answer's tokens and the pages of 16.
   const auto cut_off = [&](std::size_t tokens, std::size_t pages) {
     KvPool pool(model.text().kv_shape(16), pages);
-    CpuText text(model.text(), pool);
     Generation made;
     made.history.assign(500, 20);
     made.options.tokens_max = tokens;
-    model.text().embed(made.history, made.rows);
-    GenerationTask task(std::move(made), nullptr);
-    ModelEngine engine(text, {});
-    engine.add(1, task);
-    std::vector<TaskId> advanced;
-    while (engine.step(advanced)) continue;
-    CHECK(task.generation().finish == Generation::Finish::length);
-    engine.remove(1);
-    return task.cut_off();
+    return cut_off_of(model, pool, std::move(made));
   };
   CHECK(cut_off(3, 40) == Generation::CutOff::tokens);
   CHECK(cut_off(13, 32) == Generation::CutOff::tokens);  // the last is not written
@@ -77,19 +86,11 @@ TEST_CASE("an answer of fewer pages than the model has positions is cut off by t
   const auto cut_off = [&](std::size_t pages, std::size_t tenants, const std::string& tenant) {
     KvPool pool(model.text().kv_shape(4), pages);
     pool.limit_tenants(tenants);
-    CpuText text(model.text(), pool);
     Generation made;
     made.history = {1, 3, 20, 21, 4};
     made.options.tokens_max = 40;
     made.options.tenant = tenant;
-    model.text().embed(made.history, made.rows);
-    GenerationTask task(std::move(made), nullptr);
-    ModelEngine engine(text, {});
-    engine.add(1, task);
-    std::vector<TaskId> advanced;
-    while (engine.step(advanced)) continue;
-    engine.remove(1);
-    return task.cut_off();
+    return cut_off_of(model, pool, std::move(made));
   };
   CHECK(cut_off(3, 3, "") == Generation::CutOff::pages);
   CHECK(cut_off(3, 2, "") == Generation::CutOff::pages);  // nobody's

@@ -190,7 +190,9 @@ std::uint32_t crc32c_by_table(std::span<const std::byte> bytes) {
   return ~go_on_by_table(first_sum, bytes);
 }
 
-std::uint32_t crc32c(std::span<const std::byte> bytes) { return ~go_on(first_sum, bytes); }
+std::uint32_t crc32c(std::span<const std::byte> bytes, std::uint32_t before) {
+  return ~go_on(~before, bytes);
+}
 
 std::uint32_t copy_with_crc32c(std::span<const std::byte> bytes, std::byte* to) {
 #if defined(__x86_64__)

@@ -11,7 +11,8 @@
 
 namespace sluice {
 
-std::uint32_t crc32c(std::span<const std::byte> bytes);
+/// `before`: the sum of what stands before them.
+std::uint32_t crc32c(std::span<const std::byte> bytes, std::uint32_t before = 0);
 /// Copies the bytes to `to` and sums what was written there, while it is at hand: what is copied
 /// may change meanwhile, what is summed is what was kept.
 std::uint32_t copy_with_crc32c(std::span<const std::byte> bytes, std::byte* to);

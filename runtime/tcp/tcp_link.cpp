@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "base/crc32c.h"
 #include "base/little_endian.h"
 
 namespace sluice::tcp {
@@ -150,7 +151,7 @@ bool Link::open_record() {
     if (!opens_->add(std::span(record_).subspan(done, some), to.data())) return false;
     done += some;
   }
-  got_ += size;
+  came(size);
   return opens_->is_whole(std::span<const std::byte, tag_bytes>(record_.data() + size, tag_bytes));
 }
 
@@ -174,11 +175,21 @@ void Link::took(std::size_t bytes) {
     took_answers(0);
 }
 
+void Link::came(std::size_t bytes) {
+  Asked& first = waiting_.front();
+  if (got_ < first.placed())
+    first.sum = crc32c(first.from(got_).first(std::min(bytes, first.placed() - got_)), first.sum);
+  got_ += bytes;
+}
+
 /// So much more, in the order of those that wait.
 void Link::took_answers(std::size_t bytes) {
-  got_ += bytes;
-  while (state_ == State::open && !waiting_.empty() && got_ >= waiting_.front().size()) {
-    got_ -= waiting_.front().size();
+  while (state_ == State::open && !waiting_.empty()) {
+    const std::size_t size = waiting_.front().size(), some = std::min(bytes, size - got_);
+    came(some);
+    bytes -= some;
+    if (got_ < size) return;
+    got_ = 0;
     end_first();
   }
 }
@@ -194,6 +205,7 @@ void Link::end_first() {
     if (size != 0) return;
   }
   ended_.push_back({first.number, std::move(first.bytes), first.is_answer});
+  if (first.to) ended_.back().sum = first.sum;
   waiting_.pop_front();
 }
 

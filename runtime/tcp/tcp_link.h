@@ -2,8 +2,9 @@
 // that have ended come out.
 //
 // Answers come in the order of the requests, so the bytes of each are received straight where they
-// go, several answers at once; what has no place goes into memory of the read's, which is taken
-// when its turn comes. Sealed ones are received piece by piece and opened there. Once it is broken
+// go, several answers at once, and summed there as they come, in the time in which the owner sends
+// the next ones; what has no place goes into memory of the read's, which is taken when its turn
+// comes. Sealed ones are received piece by piece and opened there. Once it is broken
 // nothing moves any more. Pure: no socket and no clock. Thread: one. Units: bytes.
 #pragma once
 
@@ -28,6 +29,7 @@ class Link {
     std::uint64_t number = 0;
     Ref<Buffer> bytes;  // without those that had a place; of a question null: no answer
     bool is_answer = false;
+    std::optional<std::uint32_t> sum = {};  // CRC-32C of those that had one
   };
   using Rooms = std::array<std::span<std::byte>, 8>;
 
@@ -71,12 +73,15 @@ class Link {
     Ref<Buffer> bytes = {};  // of all else, when its turn comes
     bool is_answer = false;  // to a question,
     bool is_length = false;  // of which the length comes first
+    std::uint32_t sum = 0;   // of what has come to its place
     std::size_t size() const { return request.first.size + request.then.size; }
     std::size_t placed() const { return to ? request.first.size : 0; }
     /// From the byte `at` on, as far as they stand together.
     std::span<std::byte> from(std::size_t at) const;
   };
   bool has_memory(Asked& one);
+  /// So many more of the first that waits are in their memory.
+  void came(std::size_t bytes);
   void took_answers(std::size_t bytes);
   void take_welcome();
   void make_frames();

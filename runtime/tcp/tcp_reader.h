@@ -36,7 +36,7 @@ class Remote {
   /// Unheard once it is closed.
   void tell(Link::Ended ended) {
     ended.is_answer ? ends_.tell_answer(ended.number, std::move(ended.bytes))
-                    : ends_.tell(ended.number, std::move(ended.bytes), {});
+                    : ends_.tell(ended.number, std::move(ended.bytes), ended.sum);
   }
 
  private:

@@ -180,7 +180,9 @@ TEST_CASE("a payload is what it was made of") {
 }
 
 TEST_CASE("CRC-32C gives the published sums, by the processor's instruction and by the table") {
-  for (const auto& sum : {crc32c, crc32c_by_table}) {
+  const auto by_instruction = [](std::span<const std::byte> bytes) { return crc32c(bytes); };
+  using Sum = std::uint32_t (*)(std::span<const std::byte>);
+  for (const Sum sum : {Sum(by_instruction), Sum(crc32c_by_table)}) {
     const auto of = [&](const std::string& text) { return sum(std::as_bytes(std::span(text))); };
     CHECK(of("123456789") == 0xe3069283U);
     CHECK(of("") == 0);
@@ -224,7 +226,9 @@ TEST_CASE("CRC-32C is the same whichever way it is taken, for all lengths and pl
     const auto part = std::span<const std::byte>(bytes).subspan(at, size);
     std::ranges::fill(std::span(copy).first(at + size + 1), std::byte{0});
     const std::uint32_t sum = crc32c_by_table(part);
-    return crc32c(part) == sum && copy_with_crc32c(part, copy.data() + at) == sum &&
+    const std::size_t cut = size * 3 / 7;
+    return crc32c(part) == sum && crc32c(part.subspan(cut), crc32c(part.first(cut))) == sum &&
+           copy_with_crc32c(part, copy.data() + at) == sum &&
            std::ranges::equal(part, std::span(copy).subspan(at, size)) &&
            copy[at + size] == std::byte{0};
   };

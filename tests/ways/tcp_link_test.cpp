@@ -7,6 +7,7 @@
 #include <cstring>
 #include <functional>
 
+#include "base/crc32c.h"
 #include "base/little_endian.h"
 #include "base/random.h"
 #include "runtime/tcp/tcp_serving.h"
@@ -55,7 +56,9 @@ struct Pair {
       return std::memcmp(at, region->data() + part.offset, part.size) == 0;
     };
     const std::size_t unplaced = to ? 0 : request.first.size;
-    return ended.bytes && ended.bytes->size() == unplaced + request.then.size &&
+    const bool is_summed =
+        to ? ended.sum && *ended.sum == crc32c({to->data(), to->size()}) : !ended.sum;
+    return is_summed && ended.bytes && ended.bytes->size() == unplaced + request.then.size &&
            is((to ? to : ended.bytes)->data(), request.first) &&
            is(ended.bytes->data() + unplaced, request.then);
   }

@@ -20,10 +20,22 @@ class RestartHold {
 
   RestartHold(std::size_t machines, std::chrono::milliseconds patience,
               std::chrono::milliseconds lease)
-      : machines_(machines), meets_(machines), patience_(patience), lease_(lease) {}
+      : machines_(machines),
+        lives_(machines, 0),
+        meets_(machines),
+        patience_(patience),
+        lease_(lease) {}
 
-  /// It is there, in a process that lives.
-  void lives(std::size_t machine) { machines_[machine].reset(); }
+  /// Its life `life` is there, in a process that lives.
+  void lives(std::size_t machine, std::uint32_t life) {
+    machines_[machine].reset();
+    lives_[machine] = life;
+  }
+  /// Whether `life` may be in another process than the one that died, as one is that this machine
+  /// had not met while that lived.
+  bool may_live(std::size_t machine, std::uint32_t life) const {
+    return !is_dead(machine) || life > lives_[machine];
+  }
   /// The process of the life that was there has died. No news of one that is waited for.
   void died(std::size_t machine, Time now) {
     if (!machines_[machine]) machines_[machine] = now;
@@ -49,6 +61,7 @@ class RestartHold {
   };
 
   std::vector<std::optional<Time>> machines_;  // when its process died
+  std::vector<std::uint32_t> lives_;           // the one that was there last
   std::vector<std::optional<Meeting>> meets_;
   std::chrono::milliseconds patience_, lease_;
 };

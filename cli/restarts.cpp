@@ -124,8 +124,7 @@ Restarts::Restarts(const Cluster& cluster, std::uint32_t self, Node& node, const
       node_(node),
       own_(own),
       hold_(cluster.spec().machines.size(), patience, cluster.spec().lease),
-      processes_(cluster.spec().machines.size(), -1),
-      lives_(cluster.spec().machines.size(), 0) {
+      processes_(cluster.spec().machines.size(), -1) {
   look(node_.status(), steady_clock::now());
 }
 
@@ -146,17 +145,14 @@ void Restarts::look(const NodeStatus& status, RestartHold::Time now) {
     const bool is_dead = hold_.is_dead(i);
     const bool is_told =
         row.state == Roster::State::there || (is_dead && row.state == Roster::State::lost);
-    if (is_known || !is_told) continue;
-    // Of a life that ended with its process there is no other one, however soon that was started.
-    if (is_dead && row.incarnation <= lives_[i]) continue;
+    if (is_known || !is_told || !hold_.may_live(i, row.incarnation)) continue;
     const int process =
         is_dead ? process_of_life(cluster_.folder, static_cast<std::uint32_t>(i), row.incarnation)
                 : open_process_of(cluster_.folder, static_cast<std::uint32_t>(i));
     if (process < 0) continue;
     if (processes_[i] >= 0) ::close(processes_[i]);
     processes_[i] = process;
-    lives_[i] = row.incarnation;
-    hold_.lives(i);
+    hold_.lives(i, row.incarnation);
   }
 }
 

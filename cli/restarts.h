@@ -49,7 +49,6 @@ class Restarts {
   const Supervisor* const own_;
   RestartHold hold_;
   std::vector<int> processes_;                           // by machine; -1: not known
-  std::vector<std::uint32_t> lives_;                     // that these processes were met with
   std::optional<std::vector<Supervisor::Status>> said_;  // by whoever starts them
   RestartHold::Time said_at_{};
 };

@@ -11,16 +11,20 @@ TEST_CASE("calls wait from a process's death to the machine's next life, while i
   RestartHold hold(2, 1000ms, 300ms);
   const RestartHold::Time begin{};
   CHECK_FALSE(hold.waits(1, true, begin));  // it was never there
-  hold.lives(1);
+  CHECK(hold.may_live(1, 1));
+  hold.lives(1, 7);
+  CHECK(hold.may_live(1, 7));
   CHECK_FALSE(hold.waits(1, true, begin));
   hold.died(1, begin);
   CHECK(hold.is_dead(1));
   CHECK(hold.waits(1, true, begin + 999ms));
   CHECK_FALSE(hold.waits(1, false, begin + 1ms));  // nobody starts it
   CHECK_FALSE(hold.waits(0, true, begin));
+  CHECK_FALSE(hold.may_live(1, 7));  // however soon another process was started
+  CHECK(hold.may_live(1, 8));
   hold.died(1, begin + 500ms);  // no news
   CHECK_FALSE(hold.waits(1, true, begin + 1000ms));
-  hold.lives(1);
+  hold.lives(1, 8);
   CHECK_FALSE(hold.is_dead(1));
   CHECK_FALSE(hold.waits(1, true, begin + 1001ms));
   hold.died(1, begin + 2000ms);  // with a patience of its own

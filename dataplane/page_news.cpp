@@ -16,8 +16,8 @@ constexpr std::size_t gone_least = 64;  // before the list is shortened
 void PageNews::published(Page page, const pages::ToldPage& told) {
   if (page >= places_.size()) places_.resize(page + 1, no_place);
   if (places_[page] != no_place) return;
-  places_[page] = pages_.size();
   pages_.push_back({next_++, page, told});
+  places_[page] = pages_.size() - 1;
   for (auto& [peer, follower] : followers_)
     if (follower.waits) tell(peer, follower);
 }
@@ -34,7 +34,10 @@ void PageNews::shorten() {
   for (std::size_t place = 0; place < pages_.size(); ++place) places_[pages_[place].page] = place;
 }
 
-void PageNews::lost(PeerLife peer) { followers_.erase(peer); }
+void PageNews::lost(PeerLife peer) {
+  followers_.erase(peer);
+  std::erase_if(out_, [&](const PeerMessage& one) { return one.peer == peer; });
+}
 
 bool PageNews::take(PeerLife peer, const pages::Follow& follow) {
   const auto it = followers_.find(peer);
@@ -57,10 +60,10 @@ void PageNews::tell(PeerLife peer, Follower& follower) {
   }
   if (told.pages.empty()) return;
   told.mark = marks_.root({"mark", "", std::to_string(++marks_made_), ""}).words[0];
+  out_.push_back({peer, encode(told)});  // first: without memory for it nothing was told
   told_ += told.pages.size();
   follower.mark = told.mark;
   follower.waits = false;
-  out_.push_back({peer, encode(told)});
 }
 
 }  // namespace sluice

@@ -34,7 +34,8 @@ class PageNews {
   void lost(PeerLife peer);
   /// False: it is no question that this peer may ask now.
   bool take(PeerLife peer, const pages::Follow& follow);
-  /// What is to be sent, since the last time.
+  /// What is to be sent, in this order: whoever has sent one takes it out.
+  std::vector<PeerMessage>& out() { return out_; }
   std::vector<PeerMessage> take_out() { return std::exchange(out_, {}); }
 
   /// Pages of all messages.

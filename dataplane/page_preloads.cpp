@@ -16,6 +16,7 @@ void PagePreloads::lost(PeerLife life) {
   if (it == peers_.end()) return;
   leave(it->second);
   peers_.erase(it);
+  std::erase_if(out_, [&](const PeerMessage& one) { return one.peer == life; });
 }
 
 void PagePreloads::leave(Peer& peer) {
@@ -26,8 +27,8 @@ void PagePreloads::leave(Peer& peer) {
 
 void PagePreloads::ask(PeerLife life, Peer& peer) {
   if (peer.is_asked || peer.is_over || peer.queue.size() + pages::told_most > queued_most) return;
-  peer.is_asked = true;
   out_.push_back({life, encode(pages::Follow{peer.since, peer.mark})});
+  peer.is_asked = true;  // last: there may be no memory, and it is asked later then
 }
 
 void PagePreloads::take(PeerLife life, const pages::Published& told) {
@@ -37,16 +38,18 @@ void PagePreloads::take(PeerLife life, const pages::Published& told) {
     return;
   }
   Peer& peer = it->second;
-  peer.is_asked = false;
   // Of an owner that makes sense each page has a number behind the one before.
   if (told.last < peer.since || told.last - peer.since < told.pages.size()) {
     ++counts_.refused;
+    peer.is_asked = false;
     peer.is_over = true;
     return;
   }
+  // First: where there is no memory for them the message can be taken again.
+  peer.queue.insert(peer.queue.end(), told.pages.begin(), told.pages.end());
+  peer.is_asked = false;
   peer.since = told.last;
   peer.mark = told.mark;
-  peer.queue.insert(peer.queue.end(), told.pages.begin(), told.pages.end());
   queued_ += told.pages.size();
   counts_.told += told.pages.size();
   ask(life, peer);

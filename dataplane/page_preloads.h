@@ -73,6 +73,8 @@ class PagePreloads {
   /// One was given up; `for_run`: so that one of a run has its place.
   void dropped(const PageKey& key, bool for_run);
 
+  /// What is to be sent, in this order: whoever has sent one takes it out.
+  std::vector<PeerMessage>& out() { return out_; }
   std::vector<PeerMessage> take_out() { return std::exchange(out_, {}); }
   const Counts& counts() const { return counts_; }
   /// Pages that came and were neither used nor given up.

@@ -46,8 +46,8 @@ bool KvNews::take(PeerLife peer, const pages::Follow& follow) {
 }
 
 void KvNews::send() {
-  std::vector<PeerMessage> out = news_.take_out();
-  if (!out.empty()) send_(out);
+  for (std::vector<PeerMessage>& out = news_.out(); !out.empty(); out.erase(out.begin()))
+    send_(out.front());
 }
 
 std::uint64_t KvNews::told() const {

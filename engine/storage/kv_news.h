@@ -15,7 +15,7 @@ namespace sluice {
 
 class KvNews final : public PageWatcher {
  public:
-  using Send = std::function<void(std::vector<PeerMessage>& messages)>;
+  using Send = std::function<void(const PeerMessage&)>;
 
   /// Borrows the pool and `next`, which watches it already. `marks`: random. `send`: of any thread.
   /// `dropped`: told of each page that goes, by the pool's owner; null: nobody.

@@ -74,7 +74,7 @@ KvPeers::KvPeers(KvPool& pool, PeerPort& port, const std::string& name, Ref<Buff
       export_(pool, hello_.incarnation, behind_pages(region_, memory_)),
       tells_(
           pool, export_, random_bytes<PageKeys::Secret>(),
-          [this](std::vector<PeerMessage>& messages) { send(messages); },
+          [this](const PeerMessage& one) { port_.send(channel_, one.peer, one.bytes); },
           [this](const PageKey& key) { page_dropped(key); }),
       puller_(hello_, early_most),
       handshake_(port.secret(), port.self(), hello_),
@@ -255,13 +255,29 @@ void KvPeers::arrived(PeerLife peer, std::vector<std::byte> bytes, Ref<Buffer> b
 }
 
 void KvPeers::take_news(std::int64_t now) {
-  std::deque<News> news;
+  struct Untaken {
+    ~Untaken() {  // memory ran out: the rest is taken next time
+      if (news.empty()) return;
+      const News::Kind kind = news.front().kind;
+      // Of these two the content may be gone: their pull is late.
+      if (kind == News::Kind::message || kind == News::Kind::unanswered) news.pop_front();
+      const std::lock_guard lock(peers.mutex_);
+      peers.news_.splice(peers.news_.begin(), news);
+      for (auto& [machine, held] : peers.news_bytes_)
+        if (const auto it = bytes.find(machine); it != bytes.end()) held += it->second;
+      peers.news_bytes_.merge(bytes);
+    }
+    KvPeers& peers;
+    std::list<News> news = {};
+    std::map<std::uint32_t, std::size_t> bytes = {};
+  };
+  Untaken all{*this};
   {
     const std::lock_guard lock(mutex_);
-    news.swap(news_);
-    news_bytes_.clear();
+    all.news.swap(news_);
+    all.bytes.swap(news_bytes_);
   }
-  for (News& one : news) take(one, now);
+  for (; !all.news.empty(); all.news.pop_front()) take(all.news.front(), now);
   take_read_ends(now);
   std::erase_if(left_, [](const auto& one) { return !one->is_written(); });
   const std::lock_guard lock(mutex_);

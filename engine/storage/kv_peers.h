@@ -18,7 +18,7 @@
 
 #include <array>
 #include <condition_variable>
-#include <deque>
+#include <list>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -224,7 +224,7 @@ class KvPeers final : public PageSource,
 
   mutable std::mutex mutex_;  // of what follows; held for no page's time
   std::condition_variable news_came_;
-  std::deque<News> news_;
+  std::list<News> news_;
   struct Reading {
     PeerLife peer;
     std::uint64_t number = 0;  // the puller's

@@ -20,8 +20,8 @@ void KvPeers::reach(PeerLife peer, const pages::Bytes& message) {
 
 void KvPeers::send_all() {
   if (preloads_)
-    for (PeerMessage& one : preloads_->take_out())
-      port_.send(channel_, one.peer, std::move(one.bytes));
+    for (std::vector<PeerMessage>& out = preloads_->out(); !out.empty(); out.erase(out.begin()))
+      port_.send(channel_, out.front().peer, out.front().bytes);  // may be out of memory
   std::map<PeerLife, std::vector<RemoteRegion::Read>> reads;
   if (const std::vector<PageRead> all = puller_.take_reads(); !all.empty()) {
     const std::lock_guard lock(mutex_);

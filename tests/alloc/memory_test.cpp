@@ -6,6 +6,8 @@
 
 #include "counter.h"
 #include "dataplane/numbered.h"
+#include "dataplane/page_news.h"
+#include "dataplane/page_preloads.h"
 #include "dataplane/page_tenants.h"
 
 using namespace sluice;
@@ -58,6 +60,35 @@ TEST_CASE("tenants are told apart behind memory that ran out as the first of the
     tenants.take(two, 5);
     CHECK(tenants.pages_of(first).pages == 1);
     CHECK(tenants.pages_of(second).pages == 2);
+    REQUIRE(memory < 100);
+  }
+}
+
+TEST_CASE("what a machine tells of its pages is heard behind memory that ran out") {
+  const PeerLife teller{1, 1}, asker{2, 1};
+  bool has_ended = false;
+  for (std::size_t memory = 0; !has_ended; ++memory) {
+    INFO(memory);
+    PageNews news({});
+    PagePreloads preloads(100);
+    news.met(asker);
+    preloads.met(teller);
+    const auto ask = [&] {
+      for (auto& out = preloads.out(); !out.empty(); out.erase(out.begin()))
+        REQUIRE(news.take(asker, std::get<pages::Follow>(*pages::decode(out.front().bytes))));
+    };
+    ask();
+    has_ended = ends_with(memory, [&] { news.published(0, {{{1, 1, 1, 1}}, {}}); });
+    if (!has_ended) news.published(1, {{{2, 2, 2, 2}}, {}});  // tells it, too
+    REQUIRE(news.out().size() == 1);
+    const auto told = std::get<pages::Published>(*pages::decode(news.take_out().front().bytes));
+    const bool is_heard = ends_with(memory, [&] { preloads.take(teller, told); });
+    if (preloads.counts().told == 0) preloads.take(teller, told);
+    has_ended = has_ended && is_heard;
+    CHECK((preloads.counts().told == told.pages.size() && preloads.counts().refused == 0));
+    CHECK(preloads.next([](const PageKey&) { return false; }, 8).has_value());
+    CHECK(preloads.out().size() == 1);  // the next question
+    ask();
     REQUIRE(memory < 100);
   }
 }

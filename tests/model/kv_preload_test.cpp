@@ -5,6 +5,7 @@
 #include <new>
 #include <span>
 #include <thread>
+#include <utility>
 
 #include "base/random.h"
 #include "base/sha256.h"
@@ -208,6 +209,22 @@ TEST_CASE("where memory runs out amid a look what is under way is missed, and th
   CHECK((ahead(second).missed > 0 && ahead(second).taken >= 3 * 8));
   CHECK(ahead(second).told == ahead(second).taken + ahead(second).missed);
   CHECK(second.pool->pages_free() == second.pool->pages());
+}
+
+TEST_CASE("a question for news that memory runs out for is asked once more") {
+  PeerHub hub;
+  auto& port = port_of(hub, 1, true);
+  KeptPool first = among(port_of(hub, 0, false)), second = among(port);
+  bool fails = true;
+  port.on_send = [&](const std::vector<std::byte>& message) {
+    const bool is_question = std::holds_alternative<pages::Follow>(*pages::decode(message));
+    if (is_question && std::exchange(fails, false)) throw std::bad_alloc();
+  };
+  CHECK_THROWS_AS(second.peers->preload({}, 0, 1000), std::bad_alloc);
+  settle(second);
+  (void)run(first, prompts(1));
+  settle(second);
+  CHECK((ahead(second).told == 4 * 8 && ahead(second).taken == 4 * 8));
 }
 
 TEST_CASE("two that preload from each other take each page once") {

@@ -120,6 +120,8 @@ class PageTable {
   std::uint32_t match(std::span<const PageKey> keys) const;
   /// How many of these pages are cache of some tenant: it has them, and nobody uses them.
   std::uint32_t unused_by_tenants(std::span<const PageKey> keys) const;
+  /// The published page of this key; `no_page`: there is none, or it is found no more.
+  Page find(const PageKey& key) const;
   bool has(const PageKey& key) const { return find(key) != no_page; }
   /// The keys from its root to this page. None: it is not there.
   std::vector<PageKey> path(const PageKey& key) const;
@@ -187,7 +189,6 @@ class PageTable {
     bool is_known = false;  // to the policy
   };
 
-  Page find(const PageKey& key) const;
   std::uint32_t pages_for(std::uint32_t rows) const {
     return rows / rows_per_page_ + (rows % rows_per_page_ != 0 ? 1 : 0);
   }

@@ -60,13 +60,23 @@ void HostTier::give_up(const Error& error) {
   waiting_.clear();
 }
 
+/// What a machine has said to follow another page there is to be copied all the same.
+bool HostTier::host_has(Page page) const {
+  const PageTable& host = host_.table();
+  const Page there = host.find(pages_.table().key(page));
+  if (there == no_page) return false;
+  const Page before = pages_.table().parent(page), before_there = host.parent(there);
+  if (before == no_page || before_there == no_page) return before == before_there;
+  return pages_.table().key(before) == host.key(before_there);
+}
+
 void HostTier::published(Page page) {
   const PageKey& key = pages_.table().key(page);
-  if (!off_.empty() || host_.table().has(key) || !waiting_.insert(key).second) return;
-  backlog_.push_back({page, key});
+  if (!off_.empty() || host_has(page) || !waiting_.insert(key).second) return;
+  backlog_.push_back(key);
   // Of more than there are, some are there no more: likely the oldest.
   if (backlog_.size() <= pages_.pages()) return;
-  waiting_.erase(backlog_.front().key);
+  waiting_.erase(backlog_.front());
   backlog_.pop_front();
   ++counts_.missed;
 }
@@ -258,20 +268,23 @@ std::size_t HostTier::pages_awaited() const {
   return pages;
 }
 
-/// How many of the first that wait follow each other, and are still there.
+/// How many of the first that wait follow each other, and are still found, from their root on.
 std::size_t HostTier::next_run(std::size_t most) const {
   const PageTable& table = pages_.table();
+  const std::vector<PageKey> path = table.path(backlog_.front());
+  if (table.match(path) < path.size()) return 0;
   std::size_t run = 0;
+  Page before = no_page;
   for (; run < std::min(most, backlog_.size()); ++run) {
-    const auto& [page, key] = backlog_[run];
-    if (!table.is_published(page) || table.key(page) != key) break;
-    if (run > 0 && table.parent(page) != backlog_[run - 1].page) break;
+    const Page page = table.find(backlog_[run]);
+    if (page == no_page || (run > 0 && table.parent(page) != before)) break;
+    before = page;
   }
   return run;
 }
 
 void HostTier::forget_waiting(std::size_t count) {
-  for (; count > 0; --count, backlog_.pop_front()) waiting_.erase(backlog_.front().key);
+  for (; count > 0; --count, backlog_.pop_front()) waiting_.erase(backlog_.front());
 }
 
 /// One chain's pages, from the first that the host lacks: it may have given some up. Of a chain
@@ -285,7 +298,7 @@ bool HostTier::lower_next(std::vector<Lowering>& begun, std::vector<PageCopies::
     forget_waiting(1);
     return true;
   }
-  Page page = backlog_[run - 1].page;
+  Page page = table.find(backlog_[run - 1]);
   Lowering made;
   made.keys = table.path(table.key(page));
   const std::size_t too_many = made.keys.size() - std::min(made.keys.size(), host_.pages());

@@ -94,11 +94,8 @@ class HostTier final : public PageSource, private PageWatcher {
     std::vector<Page> from;
     Sequence to;
   };
-  struct Unlowered {
-    Page page = no_page;
-    PageKey key;
-  };
 
+  bool host_has(Page page) const;
   void published(Page page) override;
   void dropped(Page page) override;
   bool look(Fetch& fetch) const;
@@ -125,8 +122,8 @@ class HostTier final : public PageSource, private PageWatcher {
   std::vector<Fetch> fetches_;
   std::vector<Rise> rises_;          // under way, all of them
   std::vector<Lowering> lowerings_;  // the same
-  std::deque<Unlowered> backlog_;    // each behind the one that it follows
-  std::set<PageKey> waiting_;        // keys of those
+  std::deque<PageKey> backlog_;      // each behind the one that it follows
+  std::set<PageKey> waiting_;        // those
   std::vector<bool> is_lowered_;     // by page of the device: it is being read
   std::vector<Ready> below_ready_;
   Counts counts_;

@@ -281,6 +281,28 @@ TEST_CASE(
   world.check_all();
 }
 
+TEST_CASE("a page that was said to follow another one is not in the way of the right one's copy") {
+  for (const bool is_hosts : {false, true}) {
+    INFO(is_hosts);
+    World world(16, 32);
+    const auto tokens = history(1, 4);
+    const auto keys = world.pool.keys_of(origin(), tokens);
+    KvPages& lied_to = is_hosts ? *world.kept.pool : world.pool;
+    {
+      Sequence lie = lied_to.open(std::span<const PageKey>());
+      REQUIRE(lied_to.add_pages(lie, 1).ok());
+      const auto bytes = content(keys[3]);
+      std::ranges::copy(bytes, is_hosts ? world.kept.pool->place(lie.pages()[0])
+                                        : world.device.page(lie.pages()[0]).data());
+      REQUIRE(lied_to.publish_next(lie, keys[3]));
+    }
+    REQUIRE(world.compute(tokens));
+    world.tier->drain();
+    CHECK(world.kept.pool->table().match(keys) == 4);
+    world.check_all();
+  }
+}
+
 TEST_CASE("chains that were published by turns are all copied down") {
   World world(16, 64);
   const auto first = history(1, 4), second = history(2, 4), third = history(3, 4);

@@ -63,6 +63,11 @@ void SegmentIndex::used(const PageKey& key) {
   if (it != pages_.end() && it->second.uses < 1U << 30) ++it->second.uses;
 }
 
+void SegmentIndex::follows(const PageKey& key, const PageKey& parent) {
+  const StoredPage* page = find(key);
+  if (page != nullptr && page->head.parent != parent) forget(key);
+}
+
 void SegmentIndex::lost(const PageKey& key, std::uint64_t generation) {
   const StoredPage* page = find(key);
   if (page != nullptr && page->head.generation == generation) forget(key);
@@ -72,6 +77,7 @@ void SegmentIndex::forget(const PageKey& key) {
   const auto it = pages_.find(key);
   segments_.find(it->second.page.segment)->second.keys.erase(key);
   pages_.erase(it);
+  ++room_changes_;  // the chain of what followed it is shorter
 }
 
 bool SegmentIndex::goes_before(std::uint64_t a, std::uint64_t b) const {
@@ -89,6 +95,7 @@ void SegmentIndex::drop(std::uint64_t number) {
   for (const PageKey& key : it->second.keys) pages_.erase(key);
   bytes_ -= it->second.bytes;
   segments_.erase(it);
+  ++room_changes_;
 }
 
 std::set<std::uint64_t> SegmentIndex::segments_of_chain(const PageKey& page) const {
@@ -141,6 +148,7 @@ SegmentIndex::Writing SegmentIndex::begin(const PageKey& key, const PageKey& par
     open_ = 0;
     make_room(bytes, parent, writing.drops);
     open_ = ++next_.number;
+    ++room_changes_;
     slot_ = 0;
     writing.opens = true;
     segments_[open_] = {.head = next_, .bytes = bytes, .is_ours = true, .keys = {}, .writing = 0};
@@ -163,8 +171,9 @@ void SegmentIndex::ended(const StoredPage& page, bool written) {
   if (written) {
     pages_[page.head.key] = {page, 0};
     segment.keys.insert(page.head.key);
-  } else if (page.segment == open_) {
-    open_ = 0;
+  } else {
+    ++room_changes_;
+    if (page.segment == open_) open_ = 0;
   }
 }
 

@@ -44,6 +44,8 @@ class SegmentIndex {
   std::size_t match(std::span<const PageKey> keys, std::size_t first) const;
   /// It was read back.
   void used(const PageKey& key);
+  /// The key's content follows `parent`: what says that it follows another page is of no use.
+  void follows(const PageKey& key, const PageKey& parent);
   /// It is not what was written; unless it has been written anew meanwhile.
   void lost(const PageKey& key, std::uint64_t generation);
 
@@ -57,6 +59,8 @@ class SegmentIndex {
   /// A page that follows `parent` (all zeros: none) can be written without a segment's going that
   /// has what it follows.
   bool has_room_behind(const PageKey& parent) const;
+  /// Grows whenever there may be room where there was none.
+  std::uint64_t room_changes() const { return room_changes_; }
   /// Requires: it is not known, and there is room behind `parent`, the page that it follows.
   Writing begin(const PageKey& key, const PageKey& parent);
   /// Of what `begin` gave; not written: the segment takes no more records, for nobody knows what
@@ -110,6 +114,7 @@ class SegmentIndex {
   std::uint32_t slot_ = 0;  // its next one
   std::uint64_t bytes_ = 0;
   std::size_t dropped_ = 0;  // segments, since uses were halved
+  std::uint64_t room_changes_ = 0;
 };
 
 }  // namespace sluice

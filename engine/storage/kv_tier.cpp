@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <utility>
 
 #include "engine/storage/incoming_room.h"
 #include "engine/storage/storage_clock.h"
@@ -45,19 +46,35 @@ KvTier::~KvTier() {
   pool_.on_publish = nullptr;
 }
 
+/// It, or what it follows, was refused, and nothing has changed since.
+bool KvTier::has_no_room(Page page) {
+  const std::uint64_t changes = store_->index().room_changes();
+  if (std::exchange(room_changes_, changes) != changes || refused_.size() > pool_.pages())
+    refused_.clear();
+  if (refused_.empty()) return false;
+  const PageTable& table = pool_.table();
+  const Page before = table.parent(page);
+  if (before != no_page && refused_.contains(table.key(before))) refused_.insert(table.key(page));
+  return refused_.contains(table.key(page));
+}
+
 /// With those before it that the store has not: it may have dropped them since they were written.
 void KvTier::published(Page page) {
+  if (has_no_room(page)) return;
   const PageTable& table = pool_.table();
-  std::vector<Unwritten> chain;
+  const Page first = page;
+  std::vector<PageKey> chain;
   for (; page != no_page; page = table.parent(page)) {
     const PageKey& key = table.key(page);
-    if (store_->index().knows(key) || !waiting_.insert(key).second) break;
-    chain.push_back({page, key});
+    if (store_->index().knows(key)) break;
+    // The first may have taken the place of one that waits, before what it follows does.
+    if (!waiting_.insert(key).second && page != first) break;
+    chain.push_back(key);
   }
   backlog_.insert(backlog_.end(), chain.rbegin(), chain.rend());
   // Of more than there are, some are in memory no more: likely the oldest.
   while (backlog_.size() > pool_.pages()) {
-    waiting_.erase(backlog_.front().key);
+    waiting_.erase(backlog_.front());
     backlog_.pop_front();
   }
 }
@@ -65,15 +82,20 @@ void KvTier::published(Page page) {
 /// While there are buffers.
 void KvTier::write_behind(std::int64_t now) {
   const PageTable& table = pool_.table();
+  const SegmentIndex& index = store_->index();
   while (!backlog_.empty() && store_->can_write()) {
-    const Unwritten one = backlog_.front();
+    const PageKey key = backlog_.front();
     backlog_.pop_front();
-    waiting_.erase(one.key);
-    if (!table.is_published(one.page) || table.key(one.page) != one.key) continue;
-    const Page before = table.parent(one.page);
+    waiting_.erase(key);
+    const Page page = table.find(key);
+    if (page == no_page || has_no_room(page)) continue;
+    const Page before = table.parent(page);
     const PageKey parent = before == no_page ? PageKey{} : table.key(before);
-    if (store_->wants(one.key, parent, now))
-      store_->write(one.key, parent, pool_.content(one.page), now);
+    if (store_->wants(key, parent, now))
+      store_->write(key, parent, pool_.content(page), now);
+    else if (store_->health().works() && !index.knows(key) &&
+             (before == no_page || index.knows(parent)))
+      refused_.insert(key);
   }
 }
 
@@ -84,7 +106,7 @@ bool KvTier::begin(std::uint64_t task, const RowsOrigin& origin,
   Fetch fetch{.task = task, .keys = pool_.keys_of(origin, tokens), .began = now};
   fetch.tenant = origin.tenant;
   fetch.begin = fetch.next = fetch.asked = pool_.table().match(fetch.keys);
-  fetch.end = fetch.begin + store_->index().match(fetch.keys, fetch.begin);
+  fetch.end = fetch.begin + store_->match(fetch.keys, fetch.begin);
   fetch.end = std::min(fetch.end, pool_.pages());
   if (fetch.end > fetch.begin)
     fetch.end = std::min(fetch.end, fetch.begin + tenant_room_behind(pool_, fetch.keys, fetch.begin,

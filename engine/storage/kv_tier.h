@@ -5,9 +5,10 @@
 // share the read. What was read is published in the pool, in the order of its chain, where room can
 // be had without taking pages from anybody; it is held while its task waits, and is cache then. A
 // task waits for its pages no longer than a while (`patience`), and not at all where computing is
-// quicker. Pages that wait to be written are remembered by number and key, not copied: one that
-// memory gives up before is not written. Thread: the pool's owner. Units: nanoseconds of a clock
-// that only rises, tokens. Source: omni-flow, section 4.1 (tiers).
+// quicker. Pages that wait to be written are remembered by key, not copied: one that memory gives
+// up before, or finds no more, is not written. Where a page has no room in the folder what follows
+// it is not looked at until there may be some. Thread: the pool's owner. Units: nanoseconds of a
+// clock that only rises, tokens. Source: omni-flow, section 4.1 (tiers).
 #pragma once
 
 #include <deque>
@@ -72,10 +73,6 @@ class KvTier final : public PageSource {
     // Polls that did not wait: before each but the first a forward may run.
     std::size_t glances = 0;
   };
-  struct Unwritten {
-    Page page = no_page;
-    PageKey key;
-  };
   /// A page that was asked for. In all chains it stands at the same place.
   struct Reading {
     std::size_t at = 0;
@@ -83,6 +80,7 @@ class KvTier final : public PageSource {
   };
 
   void published(Page page);
+  bool has_no_room(Page page);
   void write_behind(std::int64_t now);
   bool ask(Fetch& fetch, std::int64_t now);
   bool advance(Fetch& fetch);
@@ -93,8 +91,10 @@ class KvTier final : public PageSource {
   KvPool& pool_;
   std::unique_ptr<PageStore> store_;
   ReadGuard guard_;
-  std::deque<Unwritten> backlog_;
-  std::set<PageKey> waiting_;  // keys of those
+  std::deque<PageKey> backlog_;
+  std::set<PageKey> waiting_;       // those
+  std::set<PageKey> refused_;       // for which there is no room, and what follows those
+  std::uint64_t room_changes_ = 0;  // the folder's, when they were refused
   std::vector<Fetch> fetches_;
   std::map<PageKey, Reading> readings_;  // until they are published, or nobody wants them
   std::uint64_t not_worth_ = 0;

@@ -106,6 +106,12 @@ PageStore::Buffer PageStore::take_buffer() {
   return Buffer(static_cast<std::byte*>(::operator new(record_bytes_, whole_blocks)));
 }
 
+std::size_t PageStore::match(std::span<const PageKey> keys, std::size_t first) {
+  for (std::size_t at = std::max<std::size_t>(first, 1); at < keys.size(); ++at)
+    index_.follows(keys[at], keys[at - 1]);
+  return index_.match(keys, first);
+}
+
 bool PageStore::wants(const PageKey& key, const PageKey& parent, std::int64_t now) {
   if (index_.knows(key) || !(parent == PageKey{} || index_.knows(parent))) return false;
   if (!index_.has_room_behind(parent)) return false;

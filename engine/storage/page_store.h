@@ -67,6 +67,9 @@ class PageStore {
   std::string_view port() const { return port_->name(); }
   std::uint32_t page_bytes() const { return options_.page_bytes; }
 
+  /// How many of these keys from `first` on are there, as of `SegmentIndex::match`. They are some
+  /// prompt's, so one that was written as if it followed another page than here is forgotten.
+  std::size_t match(std::span<const PageKey> keys, std::size_t first);
   /// It would be written: it is not there, what it follows is (zeros: it follows nothing) and can
   /// stay, and the disk takes it.
   bool wants(const PageKey& key, const PageKey& parent, std::int64_t now);

@@ -182,6 +182,40 @@ TEST_CASE("no segment goes that has what the page to be written follows") {
   CHECK(write(round, 9, 2).drops == Numbers{2});
 }
 
+TEST_CASE("a record that says of what a page follows what is not so makes room for the right one") {
+  SegmentIndex index = four_of_two();
+  write(index, 1);
+  write(index, 2, 9);
+  index.follows(key_of(1), key_of(0));
+  index.follows(key_of(7), key_of(0));  // is not there
+  CHECK((index.knows(key_of(1)) && index.knows(key_of(2))));
+  index.follows(key_of(2), key_of(1));
+  CHECK_FALSE(index.knows(key_of(2)));
+  write(index, 2, 1);
+  index.follows(key_of(2), key_of(1));
+  CHECK(index.match(std::vector{key_of(1), key_of(2)}, 0) == 2);
+}
+
+TEST_CASE("whoever was refused room hears of all that may have made some, and of nothing else") {
+  SegmentIndex index = four_of_two();
+  for (std::uint64_t key = 1; key <= 8; ++key) write(index, key, key - 1);
+  std::uint64_t before = index.room_changes();
+  CHECK_FALSE(index.has_room_behind(key_of(8)));
+  index.used(key_of(1));
+  CHECK(index.room_changes() == before);
+  SegmentIndex shorter = index;
+  shorter.lost(key_of(2), shorter.find(key_of(2))->head.generation);
+  CHECK((shorter.has_room_behind(key_of(8)) && shorter.room_changes() > before));
+  write(index, 9, 2);  // others' segments go for it, and its own has room
+  CHECK((index.has_room_behind(key_of(8)) && index.room_changes() > before));
+  SegmentIndex failed = four_of_two();
+  for (std::uint64_t key = 1; key <= 7; ++key) write(failed, key, key - 1);
+  const SegmentIndex::Writing last = failed.begin(key_of(8), key_of(7));
+  before = failed.room_changes();
+  failed.ended(last.page, false);
+  CHECK(failed.room_changes() > before);
+}
+
 TEST_CASE("a segment that is being written stays") {
   SegmentIndex index = four_of_two();
   const SegmentIndex::Writing open = index.begin(key_of(1), key_of(0));

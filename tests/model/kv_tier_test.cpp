@@ -14,6 +14,7 @@
 #include "engine/storage/kept_pool.h"
 #include "engine/storage/storage_clock.h"
 #include "engine/tasks/generator.h"
+#include "made_pages.h"
 #include "made_prompts.h"
 #include "tests/directories.h"
 #include "tests/scratch_folder.h"
@@ -402,4 +403,72 @@ TEST_CASE("no more pages wait to be written than there are in memory") {
   CHECK(kept.tier->has_backlog());
   kept.tier->rest();
   CHECK_FALSE(kept.tier->has_backlog());
+}
+
+namespace {
+
+/// Publishes those of `keys` behind `before`, as pages that come from elsewhere.
+void publish(KvPool& pool, std::span<const PageKey> before, std::span<const PageKey> keys) {
+  Sequence there = pool.open(before);
+  REQUIRE(there.published() == before.size());
+  REQUIRE(pool.add_pages(there, keys.size()).ok());
+  for (const PageKey& key : keys) {
+    std::ranges::copy(made_pages::content(key), pool.place(there.pages()[there.published()]));
+    REQUIRE(pool.publish_next(there, key));
+    pool.on_publish(there.pages()[there.published() - 1]);
+  }
+}
+
+KeptPool made_pool(const Scratch& scratch, std::uint64_t bytes = folder_bytes) {
+  return std::move(KeptPool::make(made_pages::shape, 200, scratch.pages(), bytes)).value();
+}
+
+}  // namespace
+
+TEST_CASE("what was said to follow another page than it does is not in the right one's way") {
+  // When the right one is published, the other one waits to be written, or was written.
+  for (const bool is_written : {false, true}) {
+    INFO(is_written);
+    Scratch scratch;
+    const auto tokens = made_pages::history(1, 4);
+    std::vector<PageKey> keys;
+    {
+      KeptPool kept = made_pool(scratch);
+      keys = kept.pool->keys_of(made_pages::origin(), tokens);
+      publish(*kept.pool, {}, std::span(keys).subspan(2, 1));  // a lie: it is the third
+      if (is_written) kept.tier->flush();
+      CHECK_FALSE(kept.tier->begin(1, made_pages::origin(), tokens, {}, 0));
+      publish(*kept.pool, {}, std::span(keys).first(2));
+      publish(*kept.pool, std::span(keys).first(2), std::span(keys).subspan(2));
+    }
+    KeptPool again = made_pool(scratch);
+    CHECK(again.tier->store().index().match(keys, 0) == 4);
+  }
+}
+
+TEST_CASE("what follows a page that has no room is not looked at until there may be some") {
+  const std::uint64_t bytes =
+      2 * (segment_block +
+           4 * record_bytes(static_cast<std::uint32_t>(made_pages::shape.page_bytes())));
+  Scratch scratch;
+  KeptPool kept = made_pool(scratch, bytes);
+  const PageStore& store = kept.tier->store();
+  const auto keys = kept.pool->keys_of(made_pages::origin(), made_pages::history(1, 40));
+  std::size_t waited = 0;
+  for (std::size_t at = 0; at < keys.size(); ++at) {
+    publish(*kept.pool, std::span(keys).first(at), std::span(keys).subspan(at, 1));
+    waited += kept.tier->backlog();
+    kept.tier->flush();
+  }
+  CHECK(store.index().pages() == 8);
+  CHECK(waited == 9);  // the first that was refused, and none behind it
+  // Another history takes the place of some: what is published then is looked at again.
+  const auto other = kept.pool->keys_of(made_pages::origin(), made_pages::history(2, 5));
+  publish(*kept.pool, {}, other);
+  kept.tier->flush();
+  CHECK(store.counts().dropped == 2);
+  CHECK(store.index().match(other, 0) == 5);
+  const auto longer = kept.pool->keys_of(made_pages::origin(), made_pages::history(1, 41));
+  publish(*kept.pool, keys, std::span(longer).subspan(40));
+  CHECK(kept.tier->backlog() == 41);
 }

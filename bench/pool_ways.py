@@ -3,8 +3,8 @@
 
     python3 bench/pool_ways.py SLUICE [--model MODEL] [--words 200] [--runs 5]
 
-MODEL: a checkpoint that chats, or the small one of the repository, which sees pictures and is asked about one too; of
-models/scenes see below. A question of so many words is asked for one token, which is the time that is shown (a median; a way that can be had but once in
+MODEL: a checkpoint that chats, or the small one of the repository, which sees pictures and is asked about one too, or
+models/scenes, which sees and draws (below). A question of so many words is asked for one token, which is the time that is shown (a median; a way that can be had but once in
 a process is had in several), and for sixteen, which must be the same in all ways; exit status 1 if they are not. Each process has
 answered a question of the same length before, of other words.
 
@@ -15,12 +15,10 @@ answered a question of the same length before, of other words.
     moved       asked before at another machine of a cluster: its pages are pulled, which is looked at
     pressed     as warm, in a pool with room for little more than the question, other questions between
 
-models/scenes sees and draws: it is asked something of a picture, and for a drawing, whose bytes must be the same, too, by
-workflows/image_chat.yaml. Its sessions share no pages with each other, and keep them in memory; so `warm` is as cold, and
-there are, beside `cold`, `warm` and `pressed`,
+models/scenes is asked something of a picture, and for a drawing, whose bytes must be the same, too, by
+workflows/image_chat.yaml. Beside these ways there is
 
-    apart       the words in one process and the drawing in another, over the same pages
-    restarted   asked before by a process that has ended
+    apart       as warm, with the words in one process and the drawing in another, over the same pages
 
 Whoever waits sleeps. The time has the call's way through a pipe and JSON in it, and that of the model's one step.
 """
@@ -42,7 +40,7 @@ SMALL = f"{ROOT}/tests/golden/conversation_qwen"
 PICTURE = f"{ROOT}/models/scenes/samples/table.png"
 SCENES = f"{ROOT}/models/scenes"
 QUESTIONS = ["What color is the circle?", "How many shapes are there?", "What is left of the square?"]
-DRAWING = "draw a red circle left of a blue square"
+DRAWING = "draw a red circle left of a blue square and a green circle"
 WORDS = "the table is red and near a door that opens when it rains again".split()
 
 
@@ -66,7 +64,7 @@ class Program:
 
     def ask(self, session: str, seed: int, tokens: int) -> tuple[float, str]:
         """Milliseconds until the answer is there, and the answer."""
-        text = QUESTIONS[seed % 3] if self.options.model == SCENES else text_of(self.options.words, seed)
+        text = text_of(self.options.words, seed) + (f" {QUESTIONS[seed % 3]}" if self.options.model == SCENES else "")
         content = [{"type": "text", "text": text}]
         if self.sees:
             with open(PICTURE, "rb") as file:
@@ -104,17 +102,18 @@ class Program:
 
 
 class Ways:
-    names = ("cold", "off", "warm", "pressed", "restarted", "moved")
+    names: tuple[str, ...] = ("cold", "off", "warm", "pressed", "restarted", "moved")
+    front, spread = "parser", ["llm"]  # roles of a cluster: on the first machine, and on both others
 
     def __init__(self, options, folder: str):
         self.options, self.folder = options, folder
         self.sets = [f"--set=roles.llm.model={options.model}", f"--set=global_params.kv.model={options.model}"]
         self.flow = f"{ROOT}/workflows/chat.yaml"
 
-    def start(self, share: str = "yes", pages: int = 512, ssd: str = "") -> Program:
+    def start(self, share: str = "yes", pages: int = 512, ssd: str = "", more: tuple[str, ...] = ()) -> Program:
         words = [*self.sets, f"--set=roles.llm.options={{precision: exact, share_prefixes: {share}}}",
                  f"--set=global_params.kv.pages={pages}"]
-        return Program(self.options, [self.flow, *words, *([f"--set=global_params.kv.ssd={ssd}"] if ssd else [])])
+        return Program(self.options, [self.flow, *words, *([f"--set=global_params.kv.ssd={ssd}"] if ssd else []), *more])
 
     def many(self, program: Program, between: bool = False) -> tuple[list[float], str]:
         """Asked before, then again and again."""
@@ -165,13 +164,15 @@ class Ways:
     def moved(self):
         path = os.path.join(self.folder, "cluster.yaml")
         with open(path, "w", encoding="utf-8") as out:
-            out.write(f"cluster: 1\nworkflows: [ {self.flow} ]\nmachines:\n  front: {{ home: true, roles: [ parser ] }}\n"
-                      "  one: { roles: [ llm ] }\n  two: { roles: [ llm ] }\n")
+            both = ", ".join(self.spread)
+            out.write(f"cluster: 1\nworkflows: [ {self.flow} ]\nmachines:\n  front: {{ home: true, roles: [ {self.front} ] }}\n"
+                      f"  one: {{ roles: [ {both} ] }}\n  two: {{ roles: [ {both} ] }}\n")
 
         def prepare(_):
-            sets = [*self.sets, "--set=roles.llm.options={precision: exact}", "--set=global_params.kv.pages=512", "--set=roles.llm.replicas=2"]
+            sets = [*self.sets, "--set=roles.llm.options={precision: exact}", "--set=global_params.kv.pages=512",
+                    *(f"--set=roles.{role}.replicas=2" for role in self.spread)]
             program = Program(self.options, ["--cluster", path, *sets])
-            program.answer("before", 1)  # sessions go by turns to one and the other
+            program.ask("before", 1, 16)  # sessions go by turns to one and the other
             return program
 
         def pulled():
@@ -183,22 +184,21 @@ class Ways:
 
 
 class ScenesWays(Ways):
-    names = ("cold", "warm", "pressed", "apart", "restarted")
+    names = (*Ways.names, "apart")
+    front, spread = "parser, vit, vae", ["llm", "diffusion"]
 
     def __init__(self, options, folder: str):
         super().__init__(options, folder)
+        self.sets = ["--set=roles.diffusion.options={precision: exact}", "--set=global_params.kv.page_tokens=8"]  # the drawing's prompt fills one
         self.flow = os.path.join(folder, "apart.yaml")  # which may run in two processes
         with open(f"{ROOT}/workflows/image_chat.yaml", encoding="utf-8") as file, open(self.flow, "w", encoding="utf-8") as out:
             out.write(file.read().replace("model: models/scenes", f"model: {SCENES}").replace(" colocate: llm,", ""))
 
-    def start(self, share: str = "yes", pages: int = 512, ssd: str = "", isolate: str = "") -> Program:
-        return Program(self.options, [self.flow, f"--set=global_params.kv.pages={pages}", *(["--isolate", isolate] if isolate else [])])
-
     def pressed(self):
-        return self.many(self.start(pages=8), between=True)
+        return self.many(self.start(pages=(self.options.words + 120) // 8), between=True)
 
     def apart(self):
-        return self.many(self.start(isolate="llm,diffusion"))
+        return self.many(self.start(more=("--isolate", "llm,diffusion")))
 
 
 def main() -> int:

@@ -9,6 +9,7 @@
 #include "engine/storage/page_window.h"
 #include "engine/storage/store_folder.h"
 #include "graph/print.h"
+#include "roles/check_model.h"
 #include "roles/check_models.h"
 #include "runtime/inproc/role_host.h"
 #include "runtime/peer_channels.h"
@@ -219,6 +220,9 @@ WhyNotShared why_not_shared(const Catalog& catalog) {
     if (!check || !param.model) return "a " + param.kind.text + " without a model is in memory";
     const Result<void> can = check(param.model->text);
     if (!can.ok()) return can.error().message;
+    const Result<ModelKind> kind = kind_of_model(param.model->text);
+    if (&a != &b && kind.ok() && *kind == ModelKind::drawing)
+      return "what a session has said to a model that draws is in the memory of one machine";
     const Result<void> travel = check_pages_travel(param);
     return travel.ok() ? "" : travel.error().message;
   };

@@ -44,13 +44,15 @@ Result<std::unique_ptr<GlobalParam>> make_paged_kv(const GlobalParamMaking& maki
   return *kind == ModelKind::policy ? PolicyKv::make(making) : ChatSessions::make(making, cuda);
 }
 
-/// Of a conversation's pages each stands for itself; what draws or acts goes on with them in place.
+/// Of a conversation's pages each stands for itself; what acts, or draws of a class, goes on with
+/// them in place.
 Result<void> check_shared_kv(const std::string& path) {
   const Result<ModelKind> kind = kind_of_model(path);
   if (!kind.ok()) return kind.error();
-  const bool draws = *kind == ModelKind::drawing || *kind == ModelKind::diffusion;
+  const bool draws = *kind == ModelKind::diffusion;
   if (!draws && *kind != ModelKind::policy) return {};
-  return invalid_argument("the pages of a model that " + std::string(draws ? "draws" : "acts") +
+  return invalid_argument("the pages of a model that " +
+                          std::string(draws ? "draws and answers nothing" : "acts") +
                           " cannot be pulled by other machines");
 }
 
@@ -78,7 +80,7 @@ void add_builtin_plugins(Catalog& catalog, const TextDevice* cuda) {
   catalog.add(over_machines(playing(check_chat_model, chat_model_plugin())));
   catalog.add(playing(check_policy, robot_policy_plugin(), true));
   catalog.add(playing(check_action_expert, action_expert_plugin()));
-  catalog.add(playing(check_denoiser, denoiser_plugin()));
+  catalog.add(over_machines(playing(check_denoiser, denoiser_plugin())));
   catalog.add(playing(check_class_denoiser, class_denoiser_plugin()));
   catalog.add(playing(check_image_codec, image_codec_plugin(), true));
   catalog.add(scripted_plugin());

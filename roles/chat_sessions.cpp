@@ -90,15 +90,7 @@ Result<std::unique_ptr<GlobalParam>> ChatSessions::make(const GlobalParamMaking&
     made->shared_name_ = making.shared_name;
     return std::unique_ptr<GlobalParam>(std::move(made));
   }
-  if (making.shared >= 0) {
-    Result<std::unique_ptr<KvPool>> pool =
-        attach_pages(*architecture->text, *making.spec, making.shared);
-    if (!pool.ok()) return pool.error();
-    made->kept_.pool = std::move(pool).value();
-    return std::unique_ptr<GlobalParam>(std::move(made));
-  }
-  Result<KeptPool> pool =
-      make_kept_pages(*architecture->text, *making.spec, making.peers, making.shared_name);
+  Result<KeptPool> pool = open_pages(*architecture->text, making);
   if (!pool.ok()) return pool.error();
   made->kept_ = std::move(pool).value();
   return std::unique_ptr<GlobalParam>(std::move(made));
@@ -303,12 +295,8 @@ Result<void> ChatSessions::give(std::uint64_t number, Generation generation, Mod
   return {};
 }
 
-/// Whether `more` pages are free besides what is still being read back and what tasks wait for.
 bool ChatSessions::is_free(const Planner& planner, std::size_t more) {
-  const std::size_t awaited = more + (source() != nullptr ? source()->pages_awaited() : 0);
-  const RoomOfTenant room_of = [this](const std::string& one) { return pages().tenant_room(one); };
-  const std::size_t free = pages().pages_free();
-  return awaited <= free && planner.fits(static_cast<std::uint32_t>(free - awaited), room_of);
+  return has_room(pages(), source(), planner, more);
 }
 
 /// Whether the tenant may have `more` pages besides what it holds and what its tasks want.
@@ -495,44 +483,11 @@ void ChatSessions::go_on_as_settled(ChatSession& session) {
 }
 
 std::vector<std::pair<std::string, std::uint64_t>> ChatSessions::counts() const {
-  if (kept_.peers == nullptr) return {};
-  const KvPeers::Counts counts = kept_.peers->counts();
-  std::vector<std::pair<std::string, std::uint64_t>> list{
-      {"pulled_pages", counts.pulled},
-      {"pulled_bytes", counts.pulled_bytes},
-      {"pulled_by_reading", counts.read},
-      {"reads_without_bytes", counts.not_read},
-      {"not_worth", counts.not_worth},
-      {"stale_messages", counts.stale},
-      {"served_pages", counts.served.pages},
-      {"served_bytes", counts.served.bytes},
-      {"served_places", counts.served.placed},
-      {"served_short", counts.served.missing},
-      {"told_pages", counts.told},
-      {"served_busy", counts.served.busy},
-      {"refused_messages", counts.served.refused}};
-  if (counts.preloads.has_value()) {
-    const PagePreloads::Counts& ahead = *counts.preloads;
-    list.insert(list.end(), {{"preload_told", ahead.told},
-                             {"preload_had", ahead.had},
-                             {"preload_taken", ahead.taken},
-                             {"preload_missed", ahead.missed},
-                             {"preload_useful", ahead.useful},
-                             {"preload_wasted", ahead.wasted}});
-  }
-  for (std::size_t end = 0; end < pull_ends; ++end)
-    list.emplace_back("pulls_" + std::string(to_string(static_cast<PullEnd>(end))),
-                      counts.ends[end]);
-  return list;
+  return counts_of(kept_);
 }
 
 std::string ChatSessions::take_folder_trouble() {
-  if (kept_.tier == nullptr) return {};
-  const StoreHealth& health = kept_.tier->store().health();
-  const bool was_off = std::exchange(folder_was_off_, !health.works());
-  if (health.works() || was_off) return {};
-  return "pages of '" + spec_.name.text + "' are kept in memory alone for a while, not in " +
-         kept_.tier->store().path() + ": " + health.reason();
+  return folder_watch_.take_trouble(kept_, spec_.name.text);
 }
 
 void ChatSessions::count_prompt(std::size_t tokens, const Generation& done,

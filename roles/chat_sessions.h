@@ -224,7 +224,7 @@ class ChatSessions final : public GlobalParam, public SessionKeeper {
   std::map<std::uint64_t, HandedAnswer> handed_;
   std::uint64_t next_id_ = 1;
   PromptCounts prompts_;
-  bool folder_was_off_ = false;
+  FolderWatch folder_watch_;
   ChatHistories histories_;
   mutable PoolView view_;
   std::unique_ptr<Preloader> preloader_;  // the first to go: it uses the engine and the pool

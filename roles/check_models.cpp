@@ -127,7 +127,7 @@ class Models {
   /// can be made is not looked at: it may be another machine's (`check_page_folders`).
   void check_folder(const GlobalParamSpec& param) {
     const Result<ModelKind> kind = kind_of_model(param.model->text);
-    if (kind.ok() && *kind != ModelKind::chat)
+    if (kind.ok() && *kind != ModelKind::chat && *kind != ModelKind::drawing)
       return error(param.ssd->mark, "idle-ssd",
                    "'" + param.name.text +
                        "' has ssd, where only a model that answers with words keeps pages",

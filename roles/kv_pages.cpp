@@ -80,6 +80,24 @@ Result<KeptPool> make_kept_pages(const DecoderShape& shape, const GlobalParamSpe
   return made;
 }
 
+Result<KeptPool> open_pages(const DecoderShape& shape, const GlobalParamMaking& making) {
+  if (making.shared < 0)
+    return make_kept_pages(shape, *making.spec, making.peers, making.shared_name);
+  Result<std::unique_ptr<KvPool>> pool = attach_pages(shape, *making.spec, making.shared);
+  if (!pool.ok()) return pool.error();
+  KeptPool made;
+  made.pool = std::move(pool).value();
+  return made;
+}
+
+bool has_room(const KvPages& pages, const PageSource* source, const Planner& planner,
+              std::size_t more) {
+  const std::size_t awaited = more + (source != nullptr ? source->pages_awaited() : 0);
+  const RoomOfTenant room_of = [&pages](const std::string& one) { return pages.tenant_room(one); };
+  const std::size_t free = pages.pages_free();
+  return awaited <= free && planner.fits(static_cast<std::uint32_t>(free - awaited), room_of);
+}
+
 Dtype dtype_on_gpu(kernels::WeightFormat format) {
   return format == kernels::WeightFormat::bf16 ? Dtype::bf16 : Dtype::f32;
 }

@@ -6,19 +6,28 @@
 
 #include "engine/family/model.h"
 #include "engine/layers/decoder.h"
+#include "engine/plan/planner.h"
 #include "engine/storage/kept_pool.h"
 #include "roles/catalog.h"
 
 namespace sluice {
 
 /// For a decoder of this shape; left out, room for 16,384 tokens. Errors: exhausted (more than the
-/// machine has), invalid_argument (they are to be kept on a disk, which only a chat's are).
+/// machine has), invalid_argument (they are to be kept on a disk, as only those are of models that
+/// answer with words).
 Result<std::unique_ptr<KvPool>> make_pages(const DecoderShape& shape, const GlobalParamSpec& spec);
 /// The same with the folder that the specification may name, and among the pages of other machines
 /// (null: none), as which they have `shared_name`. Errors: the folder's too; those of
 /// `KeptPool::make_among`.
 Result<KeptPool> make_kept_pages(const DecoderShape& shape, const GlobalParamSpec& spec,
                                  PeerPort* peers = nullptr, const std::string& shared_name = {});
+
+/// Those of a parameter of a decoder of this shape: of several processes of this machine where
+/// these share it, else its own, kept as its specification says. Errors: those of both.
+Result<KeptPool> open_pages(const DecoderShape& shape, const GlobalParamMaking& making);
+/// Whether `more` pages are free besides what is still being read back and what tasks wait for.
+bool has_room(const KvPages& pages, const PageSource* source, const Planner& planner,
+              std::size_t more);
 
 /// What a GPU's pages are in: as wide as the weights.
 Dtype dtype_on_gpu(kernels::WeightFormat format);

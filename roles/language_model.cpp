@@ -1,7 +1,9 @@
 #include "roles/language_model.h"
 
 #include <algorithm>
+#include <iterator>
 #include <memory>
+#include <span>
 #include <utility>
 
 #include "engine/tasks/generation.h"
@@ -37,6 +39,7 @@ struct Turn {
   std::unique_ptr<GenerationTask> task;
   TaskId id = 0;
   std::size_t yielded = 0;  // tokens
+  std::size_t behind = 0;   // rows that stood there before its own
   std::string tenant;       // once it runs: whose it is
 
   std::int64_t option(std::string_view name, std::int64_t otherwise) const {
@@ -46,16 +49,23 @@ struct Turn {
   }
 };
 
-/// Rows for the next forwards of a turn, and whether it is answered behind them.
+/// Rows for the next forwards of a turn, what they are, and whether it is answered behind them.
 struct Said {
   std::vector<float> rows;
+  std::vector<std::int32_t> tokens;
+  std::vector<PictureRows> given;
   bool answers = false;
+
+  void add_marks(const Decoder& backbone, std::span<const std::int32_t> marks) {
+    backbone.embed(marks, rows);
+    tokens.insert(tokens.end(), marks.begin(), marks.end());
+  }
 };
 
 class LanguageModel final : public SteppedRole {
  public:
-  LanguageModel(PagedKv& kv, DrawingHost& host, std::size_t tokens_max)
-      : kv_(kv), host_(host), tokens_max_(tokens_max) {}
+  LanguageModel(PagedKv& kv, DrawingHost& host, bool share_prefixes, std::size_t tokens_max)
+      : kv_(kv), host_(host), share_prefixes_(share_prefixes), tokens_max_(tokens_max) {}
   ~LanguageModel() override {
     SharedEngine::Turn mine(host_.shared);
     mine.was_used();
@@ -86,15 +96,17 @@ class LanguageModel final : public SteppedRole {
   Result<void> go_back(Conversation& conversation, const Activation& activation);
   Result<Said> read(Turn& turn, Conversation& conversation);
   Result<void> append_pictures(const Activation& activation, Conversation& conversation,
-                               std::vector<float>& rows);
-  Result<void> append_rows(const Tensor& tensor, std::vector<float>& rows) const;
-  void start(Turn& turn, Conversation& conversation, Generation generation,
+                               Said& said);
+  Result<void> append_rows(const Tensor& tensor, Said& said) const;
+  void start(Turn& turn, Conversation& conversation, Said said, GenerationOptions options,
              SharedEngine::Turn& mine);
+  /// Behind the prompt that it has read: where the rows came from.
+  void note_prompt(const Turn& turn, const Generation& done, Conversation& conversation);
   void yield_words(Turn& turn);
   void advance(Turn& turn, SharedEngine::Turn& mine);
   void advance_all(SharedEngine::Turn& mine);
   /// The answer asks for a drawing: its token is written before anybody draws.
-  void mark(Turn& turn, KvSequence sequence, SharedEngine::Turn& mine);
+  void mark(Turn& turn, Generation answered, SharedEngine::Turn& mine);
   Result<void> yield_drawing(Turn& turn, Conversation& conversation);
   void finish(Turn& turn, Result<void> result, SharedEngine::Turn& mine);
   /// To what stood before the conversation's last turn.
@@ -104,6 +116,7 @@ class LanguageModel final : public SteppedRole {
 
   PagedKv& kv_;
   DrawingHost& host_;
+  const bool share_prefixes_;
   const std::size_t tokens_max_;  // of an answer whose message does not say
   std::vector<std::unique_ptr<Turn>> turns_;
   std::vector<StepOutcome> done_;
@@ -132,24 +145,25 @@ Result<void> LanguageModel::embed(Activation& activation) {
   return {};
 }
 
-Result<void> LanguageModel::append_rows(const Tensor& tensor, std::vector<float>& rows) const {
+Result<void> LanguageModel::append_rows(const Tensor& tensor, Said& said) const {
   const auto width = static_cast<std::int64_t>(backbone().width());
   if (tensor.dtype() != Dtype::f32 || tensor.shape().empty() || tensor.shape().back() != width)
     return invalid_argument("the rows are " + tensor.describe() +
                             ", this model needs f32 rows of width " + std::to_string(width));
-  rows.insert(rows.end(), tensor.f32().begin(), tensor.f32().end());
+  said.rows.insert(said.rows.end(), tensor.f32().begin(), tensor.f32().end());
+  append_numbers(tensor.f32(), backbone().width(), said.tokens, said.given);
   return {};
 }
 
 Result<void> LanguageModel::append_pictures(const Activation& activation,
-                                            Conversation& conversation, std::vector<float>& rows) {
+                                            Conversation& conversation, Said& said) {
   const TurnTokens& marks = host_.turns();
   const std::int32_t open = marks.image;
   const std::int32_t close = marks.image_end;
   for (const PayloadRef& features : activation.inputs("features")) {
-    backbone().embed({&open, 1}, rows);
-    if (Result<void> added = append_rows(features->tensor, rows); !added.ok()) return added;
-    backbone().embed({&close, 1}, rows);
+    said.add_marks(backbone(), {&open, 1});
+    if (Result<void> added = append_rows(features->tensor, said); !added.ok()) return added;
+    said.add_marks(backbone(), {&close, 1});
   }
   for (const PayloadRef& latents : activation.inputs("latents"))
     conversation.latents = latents->tensor;
@@ -165,20 +179,19 @@ Result<Said> LanguageModel::read(Turn& turn, Conversation& conversation) {
   const TurnTokens& marks = host_.turns();
   Said said;
   std::vector<std::int32_t> opening = std::exchange(conversation.unwritten, {});
-  if (conversation.sequence.tokens() == 0 && opening.empty()) opening.push_back(marks.bos);
+  if (conversation.written.sequence.tokens() == 0 && opening.empty()) opening.push_back(marks.bos);
   if (!conversation.in_turn) opening.push_back(marks.user);
   conversation.in_turn = true;
-  backbone().embed(opening, said.rows);
-  if (Result<void> added = append_pictures(activation, conversation, said.rows); !added.ok())
+  said.add_marks(backbone(), opening);
+  if (Result<void> added = append_pictures(activation, conversation, said); !added.ok())
     return added.error();
   for (const PayloadRef& hidden : activation.inputs("hidden")) {
-    if (Result<void> added = append_rows(hidden->tensor, said.rows); !added.ok())
-      return added.error();
+    if (Result<void> added = append_rows(hidden->tensor, said); !added.ok()) return added.error();
     turn.options = hidden->attributes;
     said.answers = said.answers || hidden->attribute("generate").value_or(1) != 0;
   }
   if (said.answers) {
-    backbone().embed({&marks.assistant, 1}, said.rows);
+    said.add_marks(backbone(), {&marks.assistant, 1});
     conversation.in_turn = false;
   }
   return said;
@@ -195,9 +208,10 @@ Result<void> LanguageModel::go_back(Conversation& conversation, const Activation
   // All that takes memory first: the conversation is as it was where there is none.
   Conversation::Before behind = turns[kept];
   Conversation::Replaced replaced{{}, conversation.unwritten, conversation.latents, turns};
-  KvSequence those = kv_.pool().fork(conversation.sequence);
-  kv_.pool().truncate(those, behind.tokens);
-  replaced.sequence = std::exchange(conversation.sequence, std::move(those));
+  const WrittenRows& written = conversation.written;
+  WrittenRows those{kv_.pool().fork(written.sequence), written.history, written.origin};
+  those.cut(kv_.pool(), behind.tokens);
+  replaced.written = std::exchange(conversation.written, std::move(those));
   conversation.replaced = std::move(replaced);
   conversation.unwritten = std::move(behind.unwritten);
   conversation.latents = std::move(behind.latents);
@@ -225,9 +239,11 @@ Result<void> LanguageModel::begin(Turn& turn, SharedEngine::Turn& mine) {
     }
   }
   turn.conversation = conversation.id;
-  if (!conversation.in_turn)
-    conversation.before = {conversation.sequence.tokens(), conversation.unwritten,
+  if (!conversation.in_turn) {
+    conversation.before = {conversation.written.sequence.tokens(), conversation.unwritten,
                            conversation.latents};
+    conversation.prompt = {};
+  }
   conversation.call = activation.call();
   Result<Said> said = read(turn, conversation);
   if (!said.ok()) return said.error();
@@ -235,29 +251,46 @@ Result<void> LanguageModel::begin(Turn& turn, SharedEngine::Turn& mine) {
     finish(turn, {}, mine);
     return {};
   }
-  Generation generation;
-  generation.rows = std::move(said->rows);
-  generation.options.tokens_max = 0;
+  GenerationOptions options;
+  options.tokens_max = 0;
   if (said->answers) {
-    generation.options.tokens_max = static_cast<std::size_t>(std::max<std::int64_t>(
+    options.tokens_max = static_cast<std::size_t>(std::max<std::int64_t>(
         turn.option("max_tokens", static_cast<std::int64_t>(tokens_max_)), 1));
-    generation.options.sampling.temperature =
+    options.sampling.temperature =
         static_cast<float>(turn.option("temperature_milli", 0)) / 1000.0F;
-    generation.options.sampling.top_k = static_cast<std::size_t>(turn.option("top_k", 0));
-    generation.options.sampling.top_p =
-        static_cast<float>(turn.option("top_p_milli", 1000)) / 1000.0F;
-    generation.options.seed = static_cast<std::uint64_t>(turn.option("seed", 0));
-    generation.options.end_tokens = {host_.turns().eos, host_.turns().draw};
+    options.sampling.top_k = static_cast<std::size_t>(turn.option("top_k", 0));
+    options.sampling.top_p = static_cast<float>(turn.option("top_p_milli", 1000)) / 1000.0F;
+    options.seed = static_cast<std::uint64_t>(turn.option("seed", 0));
+    options.end_tokens = {host_.turns().eos, host_.turns().draw};
   }
   turn.stage = said->answers ? Turn::Stage::answers : Turn::Stage::reads;
-  start(turn, conversation, std::move(generation), mine);
+  start(turn, conversation, std::move(said).value(), std::move(options), mine);
   return {};
 }
 
-void LanguageModel::start(Turn& turn, Conversation& conversation, Generation generation,
-                          SharedEngine::Turn& mine) {
-  generation.sequence = std::move(conversation.sequence);
+void LanguageModel::start(Turn& turn, Conversation& conversation, Said said,
+                          GenerationOptions options, SharedEngine::Turn& mine) {
+  WrittenRows& written = conversation.written;
+  Generation generation;
+  generation.options = std::move(options);
+  generation.options.share_prefix = share_prefixes_;
   generation.options.tenant = turn.tenant = conversation.tenant.value_or("");
+  generation.rows = std::move(said.rows);
+  generation.origin = {.model = host_.identity,
+                       .picture_token = numbers_token,
+                       .pictures = {},
+                       .block = 0,
+                       .tenant = turn.tenant};
+  // All that takes memory first: what is written goes with its tokens.
+  std::vector<PictureRows>& given = written.origin.pictures;
+  written.history.reserve(written.history.size() + said.tokens.size());
+  given.reserve(given.size() + said.given.size());
+  std::ranges::copy(said.tokens, std::back_inserter(written.history));
+  std::ranges::move(said.given, std::back_inserter(given));
+  generation.sequence = std::move(written.sequence);
+  generation.history = std::move(written.history);
+  generation.origin.pictures = std::move(given);
+  turn.behind = generation.sequence.tokens();
   turn.task = std::make_unique<GenerationTask>(std::move(generation), nullptr);
   conversation.is_answering = true;
   turn.id = mine.add(*turn.task);
@@ -265,26 +298,28 @@ void LanguageModel::start(Turn& turn, Conversation& conversation, Generation gen
 
 void LanguageModel::roll_back(Conversation& conversation) {
   // Fewer tokens than before: the session has ended meanwhile, and begun anew.
-  if (conversation.sequence.tokens() < conversation.before.tokens) return;
+  if (conversation.written.sequence.tokens() < conversation.before.tokens) return;
   conversation.in_turn = false;
   if (auto replaced = std::exchange(conversation.replaced, std::nullopt)) {
-    conversation.sequence = std::move(replaced->sequence);
+    conversation.written = std::move(replaced->written);
     conversation.unwritten = std::move(replaced->unwritten);
     conversation.latents = std::move(replaced->latents);
     conversation.turns = std::move(replaced->turns);
     return;
   }
-  kv_.pool().truncate(conversation.sequence, conversation.before.tokens);
+  conversation.written.cut(kv_.pool(), conversation.before.tokens);
   conversation.unwritten = conversation.before.unwritten;
   conversation.latents = conversation.before.latents;
 }
 
 void LanguageModel::finish(Turn& turn, Result<void> result, SharedEngine::Turn& mine) {
+  if (std::string trouble = kv_.take_folder_trouble(); !trouble.empty())
+    turn.activation->warn(std::move(trouble));
   const std::string_view session = turn.activation->session();
   bool begun = turn.conversation != 0;
   if (turn.task != nullptr) {
     mine.engine().remove(turn.id);
-    begun = kv_.give_back(session, turn.conversation, turn.task->release().sequence);
+    begun = kv_.give_back(session, turn.conversation, turn.task->release());
   }
   if (!result.ok() && begun) {
     Conversation& conversation = kv_.conversation(session);
@@ -309,16 +344,31 @@ void LanguageModel::yield_words(Turn& turn) {
   }
 }
 
-void LanguageModel::mark(Turn& turn, KvSequence sequence, SharedEngine::Turn& mine) {
+void LanguageModel::mark(Turn& turn, Generation answered, SharedEngine::Turn& mine) {
   Generation generation;
   const std::int32_t draw = host_.turns().draw;
   backbone().embed({&draw, 1}, generation.rows);
   generation.options.tokens_max = 0;
-  generation.sequence = std::move(sequence);
+  generation.options.share_prefix = share_prefixes_;
   generation.options.tenant = turn.tenant;
+  generation.sequence = std::move(answered.sequence);
+  generation.history = std::move(answered.history);
+  generation.history.push_back(draw);
+  generation.origin = std::move(answered.origin);
   turn.stage = Turn::Stage::marks;
   turn.task = std::make_unique<GenerationTask>(std::move(generation), nullptr);
   turn.id = mine.add(*turn.task);
+}
+
+void LanguageModel::note_prompt(const Turn& turn, const Generation& done,
+                                Conversation& conversation) {
+  if (turn.stage == Turn::Stage::marks) return;
+  const std::size_t rows = done.history.size() - done.tokens.size();
+  const std::size_t found = done.tokens_kept - turn.behind;
+  conversation.prompt.computed += rows - done.tokens_kept;
+  conversation.prompt.brought += std::min(done.tokens_read_back, found);
+  conversation.prompt.of_folder += std::min(done.tokens_of_folder, found);
+  if (turn.stage == Turn::Stage::answers) kv_.count_prompt(conversation, rows);
 }
 
 Result<void> LanguageModel::yield_drawing(Turn& turn, Conversation& conversation) {
@@ -326,7 +376,8 @@ Result<void> LanguageModel::yield_drawing(Turn& turn, Conversation& conversation
   if (!offered.ok()) return offered.error();
   std::vector<std::pair<std::string, std::int64_t>> attributes = turn.options;
   if (*offered != 0) attributes.emplace_back("offer", static_cast<std::int64_t>(*offered));
-  attributes.emplace_back("length", static_cast<std::int64_t>(conversation.sequence.tokens()));
+  attributes.emplace_back("length",
+                          static_cast<std::int64_t>(conversation.written.sequence.tokens()));
   const bool start_from_picture =
       turn.option("strength_milli", 1000) < 1000 && !conversation.latents.empty();
   emissions_.add(
@@ -342,15 +393,17 @@ void LanguageModel::advance(Turn& turn, SharedEngine::Turn& mine) {
   if (generation.finish == Generation::Finish::none) return;
   mine.engine().remove(turn.id);
   if (generation.error.has_value()) return finish(turn, *generation.error, mine);
+  if (kv_.is_of(turn.activation->session(), turn.conversation))
+    note_prompt(turn, generation, kv_.conversation(turn.activation->session()));
   const bool draws = generation.finish == Generation::Finish::end_token &&
                      generation.end_token == host_.turns().draw;
-  if (draws) return mark(turn, turn.task->release().sequence, mine);
+  if (draws) return mark(turn, turn.task->release(), mine);
   const std::vector<std::int32_t> tokens = generation.tokens;
   const bool cut_off =
       turn.stage == Turn::Stage::answers && generation.finish == Generation::Finish::length;
   const Turn::Stage stage = turn.stage;
   const bool lives =
-      kv_.give_back(turn.activation->session(), turn.conversation, turn.task->release().sequence);
+      kv_.give_back(turn.activation->session(), turn.conversation, turn.task->release());
   turn.task.reset();
   if (lives) {
     Conversation& conversation = kv_.conversation(turn.activation->session());
@@ -429,7 +482,7 @@ Result<RoleInstance> make(const RoleMaking& making) {
   const Result<DrawingHost*> host = (*kv)->host(making.model_directory, *said);
   if (!host.ok()) return host.error();
   return RoleInstance(std::unique_ptr<SteppedRole>(
-      std::make_unique<LanguageModel>(**kv, **host, said->tokens_max)));
+      std::make_unique<LanguageModel>(**kv, **host, said->share_prefixes, said->tokens_max)));
 }
 
 const Port features{.name = "features",

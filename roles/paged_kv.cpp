@@ -2,32 +2,63 @@
 
 #include <sys/random.h>
 
+#include <algorithm>
+
 #include "engine/tasks/chat_model.h"
 #include "roles/kv_pages.h"
 
 namespace sluice {
 
+void WrittenRows::forget_unwritten() {
+  SLUICE_CHECK(history.size() >= sequence.tokens(), "each row has a token");
+  history.resize(sequence.tokens());
+  origin.pictures.resize(static_cast<std::size_t>(std::ranges::count(history, numbers_token)));
+}
+
+void WrittenRows::cut(KvPages& pages, std::size_t rows) {
+  pages.truncate(sequence, rows);
+  forget_unwritten();
+}
+
 Result<std::unique_ptr<GlobalParam>> PagedKv::make(const GlobalParamMaking& making) {
-  Result<KvPlace> place = make_place(making);
-  if (!place.ok()) return place.error();
+  const Result<Architecture> architecture = Architecture::load(making.model_directory);
+  if (!architecture.ok()) return architecture.error();
+  Result<KeptPool> pool = open_pages(*architecture->text, making);
+  if (!pool.ok()) return pool.error();
   auto made = std::make_unique<PagedKv>();
-  made->place_ = std::move(place).value();
+  made->name_ = making.spec->name.text;
+  made->directory_ = making.model_directory;
+  made->kept_ = std::move(pool).value();
   return std::unique_ptr<GlobalParam>(std::move(made));
 }
 
 Result<DrawingHost*> PagedKv::host(const std::string& directory, const EngineOptions& options) {
-  const auto make = [&](Model model) -> Result<std::unique_ptr<DrawingHost>> {
-    const Architecture& architecture = model.architecture();
-    if (!architecture.flow.has_value() || !architecture.turns.has_value())
-      return invalid_argument(directory + ": a model of the family " +
-                              std::string(to_string(architecture.family)) + " does not draw");
-    Result<Tokenizer> tokenizer = open_tokenizer(directory);
-    if (!tokenizer.ok()) return tokenizer.error();
-    return std::make_unique<DrawingHost>(std::move(model), std::move(tokenizer).value(), pool(),
-                                         options.planner);
+  const auto make = [&](Model model) { return make_host(std::move(model), options.planner); };
+  return host_over(host_, pool(), directory_, directory, {options.format, options.planner.budget},
+                   make);
+}
+
+Result<std::unique_ptr<DrawingHost>> PagedKv::make_host(Model model,
+                                                        const PlannerOptions& options) {
+  const Architecture& architecture = model.architecture();
+  if (!architecture.flow.has_value() || !architecture.turns.has_value())
+    return invalid_argument(directory_ + ": a model of the family " +
+                            std::string(to_string(architecture.family)) + " does not draw");
+  Result<Tokenizer> tokenizer = open_tokenizer(directory_);
+  if (!tokenizer.ok()) return tokenizer.error();
+  Result<std::string> identity = rows_identity(directory_, model, kept_.peers != nullptr);
+  if (!identity.ok()) return identity.error();
+  auto made = std::make_unique<DrawingHost>(std::move(model), std::move(tokenizer).value(),
+                                            std::move(identity).value(), pool(), options);
+  SharedEngine::Turn turn(made->shared);
+  turn.engine().use(kept_.source());
+  if (kept_.peers == nullptr) return made;
+  turn.engine().make_room = [this](const Planner& planner) {
+    if (!has_room(pool(), kept_.source(), planner, 0)) kept_.peers->drop_preload();
   };
-  return host_over(host_, pool(), place_.directory, directory,
-                   {options.format, options.planner.budget}, make);
+  if (kept_.peers->preloads())
+    preloader_ = std::make_unique<Preloader>(made->shared, turn.engine(), *kept_.peers);
+  return made;
 }
 
 Conversation& PagedKv::conversation(std::string_view session) {
@@ -39,15 +70,24 @@ Conversation& PagedKv::conversation(std::string_view session) {
   return found;
 }
 
-bool PagedKv::give_back(std::string_view session, std::uint64_t id, KvSequence sequence) {
+bool PagedKv::is_of(std::string_view session, std::uint64_t id) const {
   const auto it = conversations_.find(session);
-  if (it == conversations_.end() || it->second.id != id) {
-    pool().release(sequence);
-    return false;
-  }
-  it->second.sequence = std::move(sequence);
-  it->second.is_answering = false;
+  return it != conversations_.end() && it->second.id == id;
+}
+
+bool PagedKv::give_back(std::string_view session, std::uint64_t id, Generation done) {
+  if (!is_of(session, id)) return false;
+  Conversation& conversation = conversations_.find(session)->second;
+  conversation.written = {std::move(done.sequence), std::move(done.history),
+                          std::move(done.origin)};
+  conversation.written.forget_unwritten();
+  conversation.is_answering = false;
   return true;
+}
+
+void PagedKv::count_prompt(const Conversation& conversation, std::size_t rows) {
+  const ReadAhead& prompt = conversation.prompt;
+  prompts_.add(rows, rows - prompt.computed, prompt.brought, prompt.of_folder);
 }
 
 Result<std::uint64_t> PagedKv::offer(Conversation& conversation) {
@@ -56,7 +96,7 @@ Result<std::uint64_t> PagedKv::offer(Conversation& conversation) {
   std::uint64_t number = 0;
   do SLUICE_CHECK(::getrandom(&number, sizeof number, 0) == sizeof number);
   while (number == 0);
-  if (Result<void> done = pool().offer(conversation.sequence, number); !done.ok())
+  if (Result<void> done = pool().offer(conversation.written.sequence, number); !done.ok())
     return done.error();
   return conversation.offered = number;
 }
@@ -85,9 +125,10 @@ Result<KvSequence> PagedKv::prompt_of(std::string_view session, std::size_t leng
   const Conversation& said = conversation(session);
   // Another turn may be as long.
   const bool is_other = offered != 0 && offered != said.offered;
-  if (length == 0 || said.is_answering || said.sequence.tokens() != length || is_other)
-    return stale(said.sequence.tokens());
-  return pool().fork(said.sequence);
+  const KvSequence& written = said.written.sequence;
+  if (length == 0 || said.is_answering || written.tokens() != length || is_other)
+    return stale(written.tokens());
+  return pool().fork(written);
 }
 
 void PagedKv::end_session(std::string_view session) {
@@ -101,13 +142,15 @@ void PagedKv::end_session(std::string_view session) {
 }
 
 PoolReport PagedKv::report() const {
-  PoolReport report = unseen_pool(place_.name, place_.directory);
-  add_pages(*place_.pool, report);
+  PoolReport report = unseen_pool(name_, directory_);
+  add_pages(*kept_.pool, report);
+  add_source(kept_, report);
+  prompts_.show(report);
   const Nanoseconds now = engine_clock();
   report.sessions = conversations_.size();
   for (const auto& [name, said] : conversations_) {
     if (report.session_list.size() == PoolReport::sessions_most) break;
-    const std::size_t kept = said.sequence.tokens();
+    const std::size_t kept = said.written.sequence.tokens();
     report.session_list.push_back({name, "", kept + said.unwritten.size(), kept, said.is_answering,
                                    (now - said.used) / 1'000'000});
   }
@@ -117,7 +160,7 @@ PoolReport PagedKv::report() const {
 std::optional<PoolReport> PagedKv::pool_report(std::chrono::milliseconds patience) const {
   return view_.read(
       host_ != nullptr ? &host_->shared : nullptr, [this] { return report(); }, patience,
-      unseen_pool(place_.name, place_.directory));
+      unseen_pool(name_, directory_));
 }
 
 Result<PagedKv*> paged_kv_of(const RoleMaking& making) {

@@ -123,6 +123,47 @@ void add_host(const HostTier* tier, PoolReport& report) {
                                  tier->off(),         tier->unpinned()};
 }
 
+std::vector<std::pair<std::string, std::uint64_t>> counts_of(const KeptPool& kept) {
+  if (kept.peers == nullptr) return {};
+  const KvPeers::Counts counts = kept.peers->counts();
+  std::vector<std::pair<std::string, std::uint64_t>> list{
+      {"pulled_pages", counts.pulled},
+      {"pulled_bytes", counts.pulled_bytes},
+      {"pulled_by_reading", counts.read},
+      {"reads_without_bytes", counts.not_read},
+      {"not_worth", counts.not_worth},
+      {"stale_messages", counts.stale},
+      {"served_pages", counts.served.pages},
+      {"served_bytes", counts.served.bytes},
+      {"served_places", counts.served.placed},
+      {"served_short", counts.served.missing},
+      {"told_pages", counts.told},
+      {"served_busy", counts.served.busy},
+      {"refused_messages", counts.served.refused}};
+  if (counts.preloads.has_value()) {
+    const PagePreloads::Counts& ahead = *counts.preloads;
+    list.insert(list.end(), {{"preload_told", ahead.told},
+                             {"preload_had", ahead.had},
+                             {"preload_taken", ahead.taken},
+                             {"preload_missed", ahead.missed},
+                             {"preload_useful", ahead.useful},
+                             {"preload_wasted", ahead.wasted}});
+  }
+  for (std::size_t end = 0; end < pull_ends; ++end)
+    list.emplace_back("pulls_" + std::string(to_string(static_cast<PullEnd>(end))),
+                      counts.ends[end]);
+  return list;
+}
+
+std::string FolderWatch::take_trouble(const KeptPool& kept, const std::string& pool) {
+  if (kept.tier == nullptr) return {};
+  const PageStore& store = kept.tier->store();
+  const bool was_off = std::exchange(was_off_, !store.health().works());
+  if (store.health().works() || was_off) return {};
+  return "pages of '" + pool + "' are kept in memory alone for a while, not in " + store.path() +
+         ": " + store.health().reason();
+}
+
 PoolReport PoolView::read(SharedEngine* engine, const std::function<PoolReport()>& make,
                           std::chrono::milliseconds patience, PoolReport unseen) {
   const std::lock_guard lock(mutex_);

@@ -8,6 +8,8 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "base/pool_report.h"
 #include "engine/storage/host_tier.h"
@@ -48,8 +50,21 @@ class PromptCounts {
 PoolReport unseen_pool(const std::string& name, const std::string& model);
 void add_pages(const KvPages& pool, PoolReport& report);
 void add_source(const KeptPool& kept, PoolReport& report);
+/// What a pool has exchanged with other machines; nothing where there are none.
+std::vector<std::pair<std::string, std::uint64_t>> counts_of(const KeptPool& kept);
 /// Null: there is none.
 void add_host(const HostTier* tier, PoolReport& report);
+
+/// Whether the folder of a pool works, for who tells people.
+class FolderWatch {
+ public:
+  /// Why it is not used for a while, once each time that it failed; empty: it works, there is none,
+  /// or this was told. `pool`: the name of that.
+  std::string take_trouble(const KeptPool& kept, const std::string& pool);
+
+ private:
+  bool was_off_ = false;
+};
 
 /// The last report that anybody has asked for.
 class PoolView {

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "base/sha256.h"
+
 namespace sluice {
 
 namespace {
@@ -66,6 +68,17 @@ class Rows {
 };
 
 }  // namespace
+
+void append_numbers(std::span<const float> rows, std::size_t width,
+                    std::vector<std::int32_t>& tokens, std::vector<PictureRows>& given) {
+  for (; !rows.empty(); rows = rows.subspan(width)) {
+    const auto digest = sha256({reinterpret_cast<const char*>(rows.data()), width * sizeof(float)});
+    PictureRows& row = given.emplace_back();
+    row.content.assign(digest.begin(), digest.end());
+    row.rows = 1;
+    tokens.push_back(numbers_token);
+  }
+}
 
 std::size_t rows_in_common(const RowsOrigin& a, std::span<const std::int32_t> a_tokens,
                            const RowsOrigin& b, std::span<const std::int32_t> b_tokens) {

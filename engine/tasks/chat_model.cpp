@@ -71,7 +71,6 @@ Result<ChatModel> ChatModel::open(const std::string& directory, Model model) {
   ChatModel made;
   made.chat_ = ChatTemplate::load(directory, model.architecture());
   made.model_ = std::move(model);
-  made.name(made.model_.files());
   made.tokenizer_ = std::move(tokenizer).value();
   made.steps_ = std::move(steps).value();
   made.end_tokens_ = open_end_tokens(directory);
@@ -83,29 +82,27 @@ Result<ChatModel> ChatModel::open(const std::string& directory, Model model) {
       if (ids.size() == 1 && std::ranges::find(made.end_tokens_, ids[0]) == made.end_tokens_.end())
         made.end_tokens_.push_back(ids[0]);
     }
-  if (Result<void> same = made.check_unchanged(directory); !same.ok()) return same.error();
+  Result<std::string> named = rows_identity(directory, made.model_, false);
+  if (!named.ok()) return named.error();
+  made.identity_ = std::move(named).value();
   return made;
 }
 
-void ChatModel::name(const std::string& files) {
-  identity_.clear();
-  if (!files.empty())
-    identity_ = files + " at precision " + std::to_string(static_cast<int>(model_.format()));
-}
-
-/// Behind all that was read of it: rows of one checkpoint's weights must not go under another's
-/// name, and a tokenizer may not be the weights'.
-Result<void> ChatModel::check_unchanged(const std::string& path) const {
-  if (model_.files().empty() || checkpoint_identity(path) == model_.files()) return {};
-  return Error{ErrorCode::unavailable,
-               path + ": its files changed while they were read, and may be of two checkpoints; "
-                      "load it again"};
+Result<std::string> rows_identity(const std::string& path, const Model& model, bool by_content) {
+  const std::string files = by_content ? checkpoint_content(path) : model.files();
+  if (!model.files().empty() && checkpoint_identity(path) != model.files())
+    return Error{ErrorCode::unavailable,
+                 path +
+                     ": its files changed while they were read, and may be of two checkpoints; "
+                     "load it again"};
+  if (files.empty()) return std::string();
+  return files + " at precision " + std::to_string(static_cast<int>(model.format()));
 }
 
 Result<void> ChatModel::name_by_content(const std::string& path) {
-  const std::string content = checkpoint_content(path);
-  if (Result<void> same = check_unchanged(path); !same.ok()) return same;
-  name(content);
+  Result<std::string> named = rows_identity(path, model_, true);
+  if (!named.ok()) return named.error();
+  identity_ = std::move(named).value();
   return {};
 }
 

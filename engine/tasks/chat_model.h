@@ -25,6 +25,13 @@ Result<Tokenizer> open_tokenizer(const std::string& path);
 /// Those that end an answer, as generation_config.json or config.json say, or a GGUF file.
 std::vector<std::int32_t> open_end_tokens(const std::string& path);
 
+/// Of the rows that a model makes, for who shares them: its checkpoint and precision. `by_content`:
+/// by its files' bytes, not by where they lie, so the same on all machines. Behind all that is read
+/// of `path`, from which it was opened: rows of one checkpoint's weights must not go under
+/// another's name, and a tokenizer may not be the weights'. Empty: it was opened from no files.
+/// Errors: unavailable (they have changed since).
+Result<std::string> rows_identity(const std::string& path, const Model& model, bool by_content);
+
 class ChatModel {
  public:
   /// `path`: a directory that also holds tokenizer.json or tokenizer.model, or a GGUF file. Its
@@ -89,8 +96,6 @@ class ChatModel {
   PictureSteps steps_;
   Result<ChatTemplate> chat_ = Error{};
   std::vector<std::int32_t> end_tokens_;  // the checkpoint's own
-  void name(const std::string& files);
-  Result<void> check_unchanged(const std::string& path) const;
   std::string identity_;
   std::unique_ptr<Seen> seen_ = std::make_unique<Seen>();
 };

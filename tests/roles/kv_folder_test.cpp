@@ -34,9 +34,11 @@ TEST_CASE("a paged_kv of a chat opens its folder, and one folder is one paged_kv
                Catch::Matchers::Contains("in use by another paged_kv of this process"));
   }
   CHECK(make("/tests/golden/conversation_qwen").ok());
-  const auto draws = make("/models/scenes");
-  REQUIRE_FALSE(draws.ok());
-  CHECK_THAT(draws.error().message, Catch::Matchers::Contains("'kv' has `ssd`"));
+  for (const char* acts_or_draws : {"/tests/golden/pi0", "/tests/golden/dit"}) {
+    const auto refused = make(acts_or_draws);
+    REQUIRE_FALSE(refused.ok());
+    CHECK_THAT(refused.error().message, Catch::Matchers::Contains("'kv' has `ssd`"));
+  }
   spec.ssd_bytes = 4096;
   const auto small = make("/tests/golden/conversation_qwen");
   REQUIRE_FALSE(small.ok());

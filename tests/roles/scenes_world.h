@@ -21,16 +21,22 @@ namespace sluice {
 struct ScenesWorld {
   static std::string directory() { return std::string(SLUICE_SOURCE_DIR) + "/models/scenes"; }
   GlobalParamSpec param;
-  RoleSpec role;
+  RoleSpec role, plain;  // of the language model, and of the others
   std::unique_ptr<GlobalParam> shared;
   std::unique_ptr<SteppedRole> model, denoiser;
   std::unique_ptr<Role> codec, vision;
   std::vector<StepOutcome> ended;
   std::deque<FakeActivation> activations;
 
-  explicit ScenesWorld(std::int64_t pages = 64) {
+  /// `ssd`: the folder of its pages; empty: none. `shares`: its sessions' prefixes.
+  explicit ScenesWorld(std::int64_t pages = 64, const std::string& ssd = {}, bool shares = true,
+                       std::int64_t page_tokens = 16) {
+    param.name.text = "kv";
     param.pages = pages;
-    role.name.text = "llm";
+    param.page_tokens = page_tokens;
+    if (!ssd.empty()) param.ssd = Name{ssd, {}};
+    role.name.text = plain.name.text = "llm";
+    if (!shares) role.options.push_back({{"share_prefixes", {}}, {"no", {}}});
     shared = PagedKv::make({&param, directory()}).value();
     model = std::get<std::unique_ptr<SteppedRole>>(make(language_model_plugin()));
     denoiser = std::get<std::unique_ptr<SteppedRole>>(make(denoiser_plugin()));
@@ -39,14 +45,14 @@ struct ScenesWorld {
   }
   RoleInstance make(const Plugin& plugin) {
     RoleMaking making;
-    making.role = &role;
+    making.role = plugin.declaration.name == "language_model" ? &role : &plain;
     making.model_directory = directory();
     if (plugin.declaration.session_state) making.global_params = {shared.get()};
     return std::move(plugin.make(making)).value();
   }
   PagedKv& kv() { return static_cast<PagedKv&>(*shared); }
   KvSequence& sequence(const std::string& session = "s") {
-    return kv().conversation(session).sequence;
+    return kv().conversation(session).written.sequence;
   }
 
   /// A piece of a turn; the last one asks for the answer. `step`: behind so many turns.

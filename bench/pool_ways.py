@@ -15,7 +15,7 @@ answered a question of the same length before, of other words.
     moved       asked before at another machine of a cluster: its pages are pulled, which is looked at
     pressed     as warm, in a pool with room for little more than the question, other questions between
 
-models/scenes is asked something of a picture, and for a drawing, whose bytes must be the same, too, by
+models/scenes is asked something of a picture, and for a drawing, whose pixels must be the same, too, by
 workflows/image_chat.yaml. Beside these ways there is
 
     apart       as warm, with the words in one process and the drawing in another, over the same pages
@@ -34,6 +34,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import zlib
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 SMALL = f"{ROOT}/tests/golden/conversation_qwen"
@@ -50,6 +51,43 @@ def text_of(words: int, seed: int) -> str:
         seed = (seed * 1664525 + 1013904223) % 2**32
         said.append(WORDS[(seed >> 16) % len(WORDS)])
     return " ".join(said)
+
+
+def pixels_of(path: str) -> bytes:
+    """Of a PNG with a byte for each of three colours, in rows."""
+    with open(path, "rb") as file:
+        png = file.read()
+    at, packed = 8, b""
+    while at < len(png):
+        size, kind = int.from_bytes(png[at:at + 4], "big"), png[at + 4:at + 8]
+        if kind == b"IHDR":
+            row = 3 * int.from_bytes(png[at + 8:at + 12], "big")
+        packed += png[at + 8:at + 8 + size] if kind == b"IDAT" else b""
+        at += size + 12
+    said, pixels, above = zlib.decompress(packed), bytearray(), bytearray(row)
+    for start in range(0, len(said), row + 1):
+        kept, line = said[start], bytearray(said[start + 1:start + 1 + row])
+        for i in range(row):
+            a, b, c = (line[i - 3] if i > 2 else 0), above[i], (above[i - 3] if i > 2 else 0)
+            nearest = min((abs(b - c), 0, a), (abs(a - c), 1, b), (abs(a + b - 2 * c), 2, c))[2]
+            line[i] = (line[i] + (0, a, b, (a + b) // 2, nearest)[kept]) % 256
+        pixels, above = pixels + line, line
+    return bytes(pixels)
+
+
+class Answer:
+    """What was said, and drawn. The same where the words are and no value of a pixel is more than one off: on some processors rows have
+    other last bits when they are multiplied with more or fewer others, and of a prompt that was found there are fewer."""
+
+    def __init__(self, words: str, drawing: bytes = b""):
+        self.words, self.drawing = words, drawing
+
+    def __eq__(self, other) -> bool:
+        return (self.words == other.words and len(self.drawing) == len(other.drawing) and
+                all(abs(a - b) <= 1 for a, b in zip(self.drawing, other.drawing)))
+
+    def __repr__(self) -> str:
+        return repr(self.words) + (f" and a drawing, {hashlib.sha256(self.drawing).hexdigest()[:12]}" if self.drawing else "")
 
 
 class Program:
@@ -72,14 +110,13 @@ class Program:
         took, outputs = self.call(session, {"content": content, "options": {"max_tokens": tokens}})
         return took, outputs.get("text", "")
 
-    def answer(self, session: str, seed: int) -> str:
+    def answer(self, session: str, seed: int) -> Answer:
         """All that must be the same whatever the pool has."""
         said = self.ask(session, seed, 16)[1]
         if self.options.model != SCENES:
-            return said
+            return Answer(said)
         _, outputs = self.call(session, {"content": [{"type": "text", "text": DRAWING}], "options": {"seed": 3}})
-        with open(outputs["image"][0]["file"], "rb") as file:
-            return f"{said}, and a drawing of SHA-256 {hashlib.sha256(file.read()).hexdigest()[:12]}"
+        return Answer(said, pixels_of(outputs["image"][0]["file"]))
 
     def call(self, session: str, request: dict) -> tuple[float, dict]:
         self.asked += 1
@@ -115,17 +152,17 @@ class Ways:
                  f"--set=global_params.kv.pages={pages}"]
         return Program(self.options, [self.flow, *words, *([f"--set=global_params.kv.ssd={ssd}"] if ssd else []), *more])
 
-    def many(self, program: Program, between: bool = False) -> tuple[list[float], str]:
+    def many(self, program: Program, between: bool = False) -> tuple[list[float], list[Answer]]:
         """Asked before, then again and again."""
-        answer = program.answer("before", 1)
+        answers = [program.answer("before", 1)]
         times = []
         for run in range(self.options.runs):
             if between:
                 program.ask("other", 2 + run, 1)
             times.append(program.ask("again", 1, 1)[0])
-        same = program.answer("last", 1)
+        answers.append(program.answer("last", 1))
         program.end()
-        return times, answer if same == answer else f"{answer!r}, then {same!r}"
+        return times, answers
 
     def off(self):
         return self.many(self.start(share="no"))
@@ -138,21 +175,21 @@ class Ways:
         return self.many(self.start(pages=tokens // 16), between=True)
 
     def each(self, prepare, look=lambda: None):
-        times, answers = [], set()
+        times, answers = [], []
         for run in range(self.options.runs):
             program = prepare(run)
             times.append(program.ask("first", 1, 1)[0])
-            answers.add(program.answer("same", 1))
+            answers.append(program.answer("same", 1))
             look()
             program.end()
-        return times, answers.pop() if len(answers) == 1 else f"{answers}"
+        return times, answers
 
     def cold(self):
         program = self.start()
         times = [program.ask("other", 2 + run, 1)[0] for run in range(self.options.runs)]
-        answer = program.answer("first", 1)
+        answers = [program.answer("first", 1)]
         program.end()
-        return times, answer
+        return times, answers
 
     def restarted(self):
         ssd = os.path.join(self.folder, "pages")
@@ -208,19 +245,23 @@ def main() -> int:
     parser.add_argument("--words", type=int, default=200)
     parser.add_argument("--runs", type=int, default=5)
     options = parser.parse_args()
-    wanted, cold, is_same = None, 0.0, True
+    all_answers: list[Answer] = []
+    cold, is_same = 0.0, True
     print(f"{'way':<12}{'first token, ms':>16}{'beside cold':>13}")
     with tempfile.TemporaryDirectory() as folder:
         ways = (ScenesWays if options.model == SCENES else Ways)(options, folder)
         for name in ways.names:
-            times, answer = getattr(ways, name)()
-            wanted = answer if wanted is None else wanted
+            times, answers = getattr(ways, name)()
+            all_answers += answers
             middle = statistics.median(times)
             cold = cold or middle
-            words = "" if answer == wanted else f"  ANOTHER ANSWER: {answer!r}, wanted {wanted!r}"
-            is_same = is_same and answer == wanted
+            others = [answer for answer in answers if answer != all_answers[0]]
+            words = f"  ANOTHER ANSWER: {others[0]!r}, wanted {all_answers[0]!r}" if others else ""
+            is_same = is_same and not others
             print(f"{name:<12}{middle:>16.1f}{middle / cold:>13.2f}{words}", flush=True)
-    print(f"the same answer in all of them: {wanted!r}" if is_same else "not the same answer")
+    off = len({answer.drawing for answer in all_answers}) > 1
+    print(f"the same answer in all of them: {all_answers[0]!r}{', or one off in a pixel' if off else ''}" if is_same else
+          "not the same answer")
     return 0 if is_same else 1
 
 

@@ -31,8 +31,8 @@ class RestartHold {
     machines_[machine].reset();
     lives_[machine] = life;
   }
-  /// Whether `life` may be in another process than the one that died, as one is that this machine
-  /// had not met while that lived.
+  /// Whether `life` may be in another process than the one that died: what was there while that
+  /// lived was in that one.
   bool may_live(std::size_t machine, std::uint32_t life) const {
     return !is_dead(machine) || life > lives_[machine];
   }

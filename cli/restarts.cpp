@@ -145,6 +145,7 @@ void Restarts::look(const NodeStatus& status, RestartHold::Time now) {
     const bool is_dead = hold_.is_dead(i);
     const bool is_told =
         row.state == Roster::State::there || (is_dead && row.state == Roster::State::lost);
+    if (is_known && is_told) hold_.lives(i, row.incarnation);
     if (is_known || !is_told || !hold_.may_live(i, row.incarnation)) continue;
     const int process =
         is_dead ? process_of_life(cluster_.folder, static_cast<std::uint32_t>(i), row.incarnation)

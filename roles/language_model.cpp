@@ -281,7 +281,7 @@ void LanguageModel::start(Turn& turn, Conversation& conversation, Said said,
                        .pictures = {},
                        .block = 0,
                        .tenant = turn.tenant};
-  // All that takes memory first: what is written goes with its tokens.
+  // What takes memory first: what is written goes with its tokens.
   std::vector<PictureRows>& given = written.origin.pictures;
   written.history.reserve(written.history.size() + said.tokens.size());
   given.reserve(given.size() + said.given.size());
@@ -297,8 +297,18 @@ void LanguageModel::start(Turn& turn, Conversation& conversation, Said said,
 }
 
 void LanguageModel::roll_back(Conversation& conversation) {
-  // Fewer tokens than before: the session has ended meanwhile, and begun anew.
-  if (conversation.written.sequence.tokens() < conversation.before.tokens) return;
+  // Fewer than before: it was ended meanwhile and begins anew; or its rows went with a turn that
+  // could not begin, as memory ran out.
+  if (conversation.written.sequence.tokens() < conversation.before.tokens) {
+    conversation.before = {};
+    conversation.prompt = {};
+    conversation.unwritten.clear();
+    conversation.turns.clear();
+    conversation.replaced.reset();
+    conversation.written.forget_unwritten();
+    conversation.in_turn = false;
+    return;
+  }
   conversation.in_turn = false;
   if (auto replaced = std::exchange(conversation.replaced, std::nullopt)) {
     conversation.written = std::move(replaced->written);

@@ -39,7 +39,7 @@ std::size_t GenerationTask::tokens_most(const TextEngine& engine) const {
 std::optional<Beginning> GenerationTask::beginning() const {
   const Generation& g = generation_;
   if (!g.in_prompt() || !g.options.share_prefix || g.origin.model.empty()) return std::nullopt;
-  return Beginning{&g.origin, g.history};
+  return Beginning{&g.origin, to_be_found(g)};
 }
 
 PagesWanted GenerationTask::pages_wanted(TextEngine& engine) const {

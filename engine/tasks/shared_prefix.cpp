@@ -11,15 +11,6 @@ namespace {
 /// Of so few rows another product is made than of more, with other last bits.
 constexpr std::size_t few_rows = 4;
 
-/// What may be found of the prompt, but its last token. Where it has rows of numbers a drawing may
-/// follow, which shows what no word does: so many more are computed that all have the bits that
-/// they have where nothing is found.
-std::span<const std::int32_t> to_be_found(const Generation& generation) {
-  const std::span<const std::int32_t> all = generation.history;
-  const bool may_draw = generation.origin.picture_token == numbers_token;
-  return all.first(all.size() - std::min(all.size(), may_draw ? few_rows : 0));
-}
-
 /// Its rows are those behind the sequence that it has.
 void begin_with(KvSequence sequence, Generation& generation, std::size_t width) {
   const auto kept = static_cast<std::ptrdiff_t>(sequence.tokens() - generation.sequence.tokens());
@@ -31,6 +22,14 @@ void begin_with(KvSequence sequence, Generation& generation, std::size_t width) 
 }
 
 }  // namespace
+
+/// Where a prompt has rows of numbers a drawing may follow, which shows what no word does: so many
+/// more are computed that most have the bits that they have where nothing is found.
+std::span<const std::int32_t> to_be_found(const Generation& generation) {
+  const std::span<const std::int32_t> all = generation.history;
+  const bool may_draw = generation.origin.picture_token == numbers_token;
+  return all.first(all.size() - std::min(all.size(), may_draw ? few_rows : 0));
+}
 
 void take_prefix(const KvPages& pages, Generation& generation, std::size_t width) {
   if (!generation.options.share_prefix) return;

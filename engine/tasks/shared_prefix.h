@@ -4,9 +4,15 @@
 // Errors: none; what is not there is computed. Thread: the pool's owner.
 #pragma once
 
+#include <cstdint>
+#include <span>
+
 #include "engine/tasks/generation.h"
 
 namespace sluice {
+
+/// What of the prompt may be found, but its last token.
+std::span<const std::int32_t> to_be_found(const Generation& generation);
 
 /// Of a generation that has computed nothing: begins it with the longest resident prefix of its
 /// prompt, by whole pages, if that is more than it kept; the last token is always computed.

@@ -39,7 +39,7 @@ inline double perftest_rate(std::size_t size, std::size_t gets, unsigned threads
   const std::string said = said_beside(server, client);
   const std::size_t last = said.find_last_of(',');  // messages a second
   if (last == std::string::npos) {
-    std::fprintf(stderr, SLUICE_UCX_PERFTEST " failed; it aborts where /sys is not mounted\n");
+    std::fprintf(stderr, SLUICE_UCX_PERFTEST " said no rate (without /sys it aborts)\n");
     std::exit(1);
   }
   return std::strtod(said.c_str() + last + 1, nullptr) * static_cast<double>(size);

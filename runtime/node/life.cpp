@@ -485,19 +485,20 @@ void Life::perform(const MemberEffect& effect) {
     case MemberEffect::Kind::refuse:
       return transport_->refuse(effect.life);
     case MemberEffect::Kind::lost:
-      notice("machine '" + name(effect.life) + "' is lost: " + effect.why);
       note_lost(effect.life, effect.why);
       desk_.lost(effect.life, effect.why);
       if (is_home(effect.life.machine)) owner_.home_over(effect.life);
       failpoint("lost");
       tell_drivers(PeerEvent::Kind::lost, effect.life, effect.why);
-      return end_grants(effect.life);
+      end_grants(effect.life);
+      // Whoever reads it and calls then is not sent there any more.
+      return notice("machine '" + name(effect.life) + "' is lost: " + effect.why);
     case MemberEffect::Kind::joined:
-      notice("machine '" + name(effect.life) + "' is there");
       desk_.joined(effect.life);
       failpoint("joined");
       tell_drivers(PeerEvent::Kind::joined, effect.life, {}, process_of(effect.life.machine));
-      return note_there(effect.life);  // who waits for it begins calls, which come behind that
+      note_there(effect.life);  // who waits for it begins calls, which come behind that
+      return notice("machine '" + name(effect.life) + "' is there");
     case MemberEffect::Kind::ask:
       return owner_.bound(effect.life);
     case MemberEffect::Kind::report: {

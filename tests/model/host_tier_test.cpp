@@ -13,6 +13,7 @@
 #include "base/crc32c.h"
 #include "base/random.h"
 #include "engine/storage/kept_pool.h"
+#include "engine/storage/storage_clock.h"
 #include "made_pages.h"
 #include "tests/peer_hub.h"
 #include "tests/scratch_folder.h"
@@ -102,11 +103,11 @@ struct World {
   }
   bool begin(std::uint64_t task, const std::vector<std::int32_t>& tokens,
              std::optional<double> per_token = {}) {
-    return tier->begin(task, origin(), tokens, per_token, ++now);
+    return tier->begin(task, origin(), tokens, per_token, storage_clock());
   }
   std::vector<PageSource::Ready> poll(std::chrono::nanoseconds most = {}) {
     std::vector<PageSource::Ready> ready;
-    tier->poll(++now, ready, most);
+    tier->poll(storage_clock(), ready, most);
     return ready;
   }
   /// Until a task's pages have come: how many tokens. A slow device has done its copies by the
@@ -139,7 +140,6 @@ struct World {
   FakeDevice device;
   KvPages pool;
   std::unique_ptr<HostTier> tier;
-  std::int64_t now = 0;
 };
 
 }  // namespace
@@ -539,7 +539,7 @@ TEST_CASE("what is preloaded into the host's memory goes up without a pull") {
   KvPeers& peers = *two.kept.peers;
   const auto settle = [&] {
     for (int i = 0; i < 1000; ++i)
-      if (!peers.preload({}, 0, ++two.now) && peers.unheard() == 0) return;
+      if (!peers.preload({}, 0, storage_clock()) && peers.unheard() == 0) return;
   };
   settle();
   const auto first = history(1, 6);

@@ -116,6 +116,9 @@ class RemoteMemory {
   /// is before this. Errors: corrupt; they are no key. Whether it can be reached shows in reads.
   virtual Result<std::unique_ptr<RemoteRegion>> reach(std::span<const std::byte> key,
                                                       RemoteRegion::Listener& listener) = 0;
+  /// Takes what has come by now on the caller's thread, who has nothing else to do: its own threads
+  /// would have to be woken for that. Never blocks; calls listeners. False: nothing comes so.
+  virtual bool look() { return false; }
 };
 
 }  // namespace sluice

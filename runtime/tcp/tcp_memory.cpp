@@ -100,6 +100,11 @@ class TcpMemory final : public RemoteMemory {
     return std::unique_ptr<RemoteRegion>(
         std::make_unique<OtherRegion>(readers_, *std::move(read), options_.connections, listener));
   }
+  bool look() override {
+    bool awaits = false;
+    for (const auto& reader : *readers_) awaits = reader->look() || awaits;
+    return awaits;
+  }
 
  private:
   const TcpMemoryOptions options_;

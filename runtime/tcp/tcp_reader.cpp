@@ -61,6 +61,18 @@ void Reader::read(std::uint64_t connection, std::uint64_t number, const Request&
   if (!ask_now(one)) put(std::move(one));
 }
 
+bool Reader::look() {
+  if (taken_.test_and_set(std::memory_order_acquire)) return true;
+  bool awaits = false;
+  for (auto& [number, one] : connections_) {
+    if (one.link.asked() == 0 || one.is_over) continue;
+    awaits = true;
+    move(one, true);
+  }
+  leave_connections();
+  return awaits;
+}
+
 void Reader::close(std::uint64_t connection) { put(Close{connection}); }
 
 void Reader::take_connections() {

@@ -61,6 +61,9 @@ class Reader {
   /// False: it is not asked, for the connection does not rest.
   bool ask(std::uint64_t connection, std::uint64_t number, std::span<const std::byte> question);
   void close(std::uint64_t connection);
+  /// Takes what has come of what was asked for, on the caller's thread, unless its own is at it.
+  /// False: nothing was asked for.
+  bool look();
 
  private:
   using Clock = std::chrono::steady_clock;

@@ -13,6 +13,7 @@
 #include <map>
 #include <mutex>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "region_reads.h"
@@ -121,6 +122,7 @@ class Answers final : public RemoteRegion::Listener {
  public:
   void read_ended(std::uint64_t, Ref<Buffer>, std::optional<std::uint32_t>) override { ++reads; }
   void answered(std::uint64_t number, Ref<Buffer> answer) override {
+    here += std::this_thread::get_id() == maker_ ? 1 : 0;
     const std::lock_guard lock(mutex_);
     ended_[number].push_back(std::move(answer));
   }
@@ -134,8 +136,10 @@ class Answers final : public RemoteRegion::Listener {
     return ended_[number][0];
   }
   std::atomic<std::size_t> reads = 0;
+  std::atomic<std::size_t> here = 0;  // answers that the thread took that has made this
 
  private:
+  const std::thread::id maker_ = std::this_thread::get_id();
   std::mutex mutex_;
   std::map<std::uint64_t, std::vector<Ref<Buffer>>> ended_;
 };
@@ -177,6 +181,39 @@ TEST_CASE("what is asked over tcp is answered by who guides the region then, and
     CHECK_FALSE(ask());
     for (std::uint64_t one = 1; one <= number; ++one) CHECK(answers.times(one) == 1);
     CHECK(answers.reads == 2);
+  }
+}
+
+TEST_CASE("whoever looks takes what it has asked and read over tcp, once, without another thread") {
+  for (const bool is_encrypted : {false, true}) {
+    const auto owner = made(options_of(is_encrypted)), reader = made(options_of(is_encrypted));
+    const Ref<Buffer> region = filled(*owner);
+    Answers answers;
+    Twice guide;
+    owner->guide(region, &guide);
+    auto reached = reader->reach(owner->key(region).value(), answers);
+    REQUIRE(reached.ok());
+    for (const std::uint64_t one : {1, 2}) (*reached)->read(one, {0, 64}, {64, 64});
+    REQUIRE(comes_true([&] { return answers.reads == 2; }));
+    CHECK_FALSE(reader->look());  // for nothing is awaited
+    const std::vector<std::byte> question(1000, std::byte{7});
+    const auto until = std::chrono::steady_clock::now() + patience;
+    std::uint64_t number = 0;
+    // The thread that is woken for it may be there sooner, but not each time.
+    while (answers.here == 0 && std::chrono::steady_clock::now() < until) {
+      if (!(*reached)->ask(number + 1, question)) continue;
+      ++number;
+      while (answers.times(number) == 0) (void)reader->look();
+      (*reached)->read(number, {0, 1000}, {1000, 64});
+      while (answers.reads < number + 2) (void)reader->look();
+    }
+    CHECK(answers.here == 1);
+    const Ref<Buffer> answer = answers.wait_for(number);
+    REQUIRE(answer);
+    CHECK(answer->size() == 2000);
+    CHECK(answer->data()[1999] == std::byte{7});
+    for (std::uint64_t one = 1; one <= number; ++one) CHECK(answers.times(one) == 1);
+    CHECK(answers.reads == number + 2);
   }
 }
 

@@ -140,7 +140,7 @@ def indexed(folder: str):
         out.write(f"cluster: 1\nworkflows: [ {WORKFLOW} ]\nmachines:\n  front: {{ home: true, roles: [ parser ] }}\n"
                   "  one: { roles: [ reader ], pages: { by: message } }\n  two: { roles: [ reader ], pages: { by: message } }\n"
                   "  write: { roles: [ writer ], pages: { by: message } }\n"
-                  "lease: 1s\nregistry: private\n")
+                  "lease: 3s\nregistry: private\n")
     up = Up(path, machines=3)
 
     def servers() -> list[int]:

@@ -142,7 +142,11 @@ void LoadedParts::end(Shared& shared, const std::string& what) {
   const Result<OwnedFile> sealed = shared.arena->seal();
   const Result<void> done =
       sealed.ok() ? shared.lease->made(*sealed) : Result<void>(sealed.error());
-  if (!done.ok()) note(what, done.error().message);
+  if (!done.ok()) {
+    note(what, done.error().message);
+    shared.arena->hold(nullptr);  // whoever waits for it is to make it
+    shared.lease.reset();
+  }
   // What matrices were made in is free, and the allocator would keep tens of megabytes of it.
   ::malloc_trim(0);
 }

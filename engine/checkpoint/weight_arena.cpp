@@ -15,6 +15,7 @@ namespace sluice {
 namespace {
 
 constexpr int seals = F_SEAL_WRITE | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
+constexpr int seal_tries = 5;  // each waits for a third of a second
 constexpr std::size_t huge_page = std::size_t{2} << 20;
 constexpr std::size_t window_most = std::size_t{32} << 20;  // of matrices that are not larger
 constexpr int collapse = 25;  // MADV_COLLAPSE, Linux 6.1; headers may be older
@@ -186,8 +187,13 @@ Result<OwnedFile> WeightArena::seal() {
   for (const Window& one : mappings_->windows)
     if (const std::size_t whole = std::min(one.size, used_ - one.begin) / huge_page * huge_page)
       (void)::madvise(const_cast<std::byte*>(one.at), whole, collapse);
-  if (::fcntl(memory_file_.get(), F_ADD_SEALS, seals) != 0)
-    return system_says("they cannot be sealed", errno);
+  // The system itself may use a page for a while, as where it moves memory.
+  int status = -1;
+  for (int tries = 0; tries < seal_tries; ++tries) {
+    status = ::fcntl(memory_file_.get(), F_ADD_SEALS, seals);
+    if (status == 0 || errno != EBUSY) break;
+  }
+  if (status != 0) return system_says("they cannot be sealed", errno);
   memory_file_ = OwnedFile();
   return std::move(read_only_);
 }

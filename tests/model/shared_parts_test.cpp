@@ -1,5 +1,6 @@
 // The parts of a checkpoint in several processes of a machine: in memory once, and the same bits.
 #include <fcntl.h>
+#include <sys/uio.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -171,16 +172,19 @@ struct Host {
   Result<std::shared_ptr<const Linear>> get(float number, const std::function<void()>& amid = {}) {
     return parts.get_weights<Linear>("part", "the part", [&](WeightArena* arena) -> Result<Linear> {
       if (amid) amid();
-      Linear made;
-      if (arena != nullptr && arena->is_sealed()) {
-        made.weight = arena->find("matrix", 2, 2, WeightFormat::exact).value();
-        return made;
-      }
-      const Tensor tensor = Tensor::of_f32({2, 2}, std::vector<float>(4, number));
-      made.weight = kernels::Weight::from(tensor).value();
-      if (arena != nullptr) made.weight = arena->keep("matrix", made.weight);
-      return made;
+      return one(number, arena);
     });
+  }
+  static Linear one(float number, WeightArena* arena) {
+    Linear made;
+    if (arena != nullptr && arena->is_sealed()) {
+      made.weight = arena->find("matrix", 2, 2, WeightFormat::exact).value();
+      return made;
+    }
+    const Tensor tensor = Tensor::of_f32({2, 2}, std::vector<float>(4, number));
+    made.weight = kernels::Weight::from(tensor).value();
+    if (arena != nullptr) made.weight = arena->keep("matrix", made.weight);
+    return made;
   }
 };
 
@@ -339,6 +343,33 @@ TEST_CASE("memory that does not hold what it should is not used, and its user sa
         "another part's");
   const OwnedFile file(::open("/dev/null", O_RDONLY | O_CLOEXEC));
   CHECK_THAT(given(file), Contains("not sealed"));
+}
+
+TEST_CASE("what cannot be sealed is its maker's alone, and whoever waits for it makes its own") {
+  PartExchange exchange;
+  Host a(exchange, "host 'a'"), b(exchange, "host 'b'");
+  std::array<int, 2> pipe{};
+  REQUIRE(::pipe2(pipe.data(), O_CLOEXEC) == 0);
+  const OwnedFile out(pipe[0]), in(pipe[1]);
+  std::future<std::shared_ptr<const Linear>> waits;
+  const auto first = a.parts.get_weights<Linear>("part", "the part", [&](WeightArena* arena) {
+    Linear made = Host::one(1, arena);
+    waits = std::async(std::launch::async, [&] { return b.get(2).value(); });
+    until_waiting(exchange, 1);
+    // A page that is in a pipe is used by the system.
+    const iovec used{const_cast<float*>(made.weight.f32().data()), sizeof(float)};
+    REQUIRE(::vmsplice(in.get(), &used, 1, 0) == sizeof(float));
+    return Result<Linear>(std::move(made));
+  });
+  CHECK(number_in(**first) == 1);
+  REQUIRE(a.notices.size() == 1);
+  CHECK_THAT(a.notices[0], Contains("they cannot be sealed: Device or resource busy"));
+  REQUIRE(waits.wait_for(std::chrono::seconds(30)) == std::future_status::ready);
+  const auto second = waits.get();
+  CHECK(number_in(*second) == 2);
+  CHECK(b.notices.empty());
+  Host c(exchange, "host 'c'");
+  CHECK(number_in(*c.get(3).value()) == 2);
 }
 
 TEST_CASE("without an exchange any more each process loads for itself") {

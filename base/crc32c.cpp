@@ -93,6 +93,7 @@ std::uint64_t behind_a_lane(std::uint64_t crc) {
 // words of 64 bits, are moved on by multiplying each with the remainder of the power of x that it
 // is moved by. Source: Gopal et al. 2009, "Fast CRC Computation for Generic Polynomials Using
 // PCLMULQDQ Instruction", Intel.
+
 /// The remainder of x^exponent.
 constexpr std::uint32_t power_of_x(unsigned exponent) {
   std::uint32_t crc = 0x80000000U;

@@ -538,7 +538,7 @@ void KvPeers::poll(std::int64_t now, std::vector<Ready>& ready, std::chrono::nan
     const auto has_come = [&] { return puller_.has_events() || is_news() || index_answered_; };
     RemoteMemory* const memory = port_.memory();
     const std::int64_t began = storage_clock();
-    std::int64_t looks_for = memory != nullptr ? taking_most : looking_most;
+    std::int64_t looks_for = taking_most;
     while (readings_.empty() && !has_come() && storage_clock() - began < looks_for) {
       lock.unlock();
       if (memory == nullptr || !memory->look()) looks_for = looking_most;

@@ -10,6 +10,14 @@ namespace {
 
 constexpr std::size_t block_bytes = 64;  // of SHA-256
 
+/// A block of a state of eight words, zero here, and the padding behind the key's block and it.
+constexpr Sha256Words padded_state = [] {
+  Sha256Words words{};
+  words[8] = 0x80000000;
+  words[15] = 8 * (block_bytes + sizeof(Sha256State));  // bits
+  return words;
+}();
+
 std::string_view text_of(std::span<const std::uint8_t> bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
@@ -31,14 +39,16 @@ HmacSha256::HmacSha256(std::span<const std::uint8_t> key)
 }
 
 std::array<std::uint8_t, 32> HmacSha256::of(std::string_view message) const {
-  const Sha256State inner = sha256_end(inner_, block_bytes, message);
-  Sha256Words block{};
+  return sha256_bytes(end(sha256_end(inner_, block_bytes, message)));
+}
+
+Sha256State HmacSha256::end(const Sha256State& inner) const {
+  // Whole, and not word by word: who loads sixteen bytes next would wait for single words' stores.
+  Sha256Words block = padded_state;
   std::ranges::copy(inner, block.begin());
-  block[inner.size()] = 0x80000000;                     // the padding
-  block.back() = 8 * (block_bytes + 4 * inner.size());  // bits
   Sha256State outer = outer_;
   sha256_words(outer, block);
-  return sha256_bytes(outer);
+  return outer;
 }
 
 }  // namespace sluice

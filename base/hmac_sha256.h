@@ -20,6 +20,12 @@ class HmacSha256 {
 
   std::array<std::uint8_t, 32> of(std::string_view message) const;
 
+  /// For who compresses a message itself: the state that its first block is added to, and what it
+  /// then comes to, of the state behind its last block. The padding counts the key's block as
+  /// bytes of the message.
+  const Sha256State& begin() const { return inner_; }
+  Sha256State end(const Sha256State& inner) const;
+
  private:
   Sha256State inner_, outer_;  // behind the block that the key fills
 };

@@ -102,7 +102,7 @@ void find_prefixes(PageTable& table) {
 
 void name_pages() {
   const PageKeys keys(PageKeys::Secret{1, 2, 3});
-  const std::string content(page_rows * 5, 'x');  // as `KvKeys` writes tokens
+  const std::string content(page_rows * 4, 'x');  // as `KvKeys` writes tokens
   const std::string message(4 + 32 + content.size(), 'x');
   constexpr int times = 20000;
   PageKey key;

@@ -1,59 +1,67 @@
 #include "dataplane/page_key.h"
 
 #include <algorithm>
-#include <bit>
-#include <cstring>
 
 namespace sluice {
 namespace {
 
-constexpr std::string_view page_word = "page";
-constexpr std::size_t words_bytes = 32;    // of a key
-constexpr std::size_t usual_bytes = 1024;  // of what names a page
+constexpr std::size_t block_bytes = 64;  // of SHA-256
+constexpr std::size_t key_words = 8;     // of 32 bits; the first of a page's last block
 
 /// The lowest byte first.
-void write_number(std::uint64_t number, char* to) {
-  if constexpr (std::endian::native == std::endian::big) number = __builtin_bswap64(number);
-  std::memcpy(to, &number, sizeof number);
+void append(std::string& text, std::uint64_t number) {
+  for (int shift = 0; shift < 64; shift += 8) text += static_cast<char>(number >> shift & 0xff);
 }
 
-void append(std::string& text, std::uint64_t number) {
-  text.resize(text.size() + 8);
-  write_number(number, &text[text.size() - 8]);
+void write_number(std::uint64_t number, std::uint32_t* to) {
+  to[0] = static_cast<std::uint32_t>(number >> 32);
+  to[1] = static_cast<std::uint32_t>(number);
+}
+
+PageKey key_of(const Sha256State& code) {
+  PageKey key;
+  for (std::size_t i = 0; i < 4; ++i)
+    key.words[i] = std::uint64_t{code[2 * i]} << 32 | code[2 * i + 1];
+  return key;
 }
 
 }  // namespace
 
-PageKey PageKeys::mac(std::string_view message) const {
-  const std::array<std::uint8_t, words_bytes> digest = mac_.of(message);
-  PageKey key;
-  std::memcpy(key.words.data(), digest.data(), digest.size());
-  if constexpr (std::endian::native == std::endian::little)
-    for (std::uint64_t& word : key.words) word = __builtin_bswap64(word);
-  return key;
-}
-
 PageKey PageKeys::root(const PageScope& scope) const {
-  std::string message = "scope";
+  std::string message;
   for (const std::string* field : {&scope.tenant, &scope.model, &scope.layout, &scope.dtype}) {
     append(message, field->size());
     message += *field;
   }
-  return mac(message);
+  message += "scope";  // as no page's message ends, but one of 495 GB: its size is there
+  return key_of(mac_.end(sha256_end(mac_.begin(), block_bytes, message)));
 }
 
-PageKey PageKeys::next(const PageKey& parent, std::string_view content) const {
-  const std::size_t size = page_word.size() + words_bytes + content.size();
-  std::array<char, usual_bytes> usual;
-  std::string longer(size > usual.size() ? size : 0, '\0');
-  char* const message = longer.empty() ? usual.data() : longer.data();
-  char* to = std::ranges::copy(page_word, message).out;
-  for (const std::uint64_t word : parent.words) {
-    write_number(word, to);
-    to += 8;
+void PageKeys::sum(std::string_view bytes, ContentSum& sum) const {
+  const std::uint64_t size = bytes.size();
+  sum = {.state = mac_.begin(), .last = {}};
+  for (; bytes.size() >= block_bytes; bytes.remove_prefix(block_bytes))
+    sha256_block(sum.state, reinterpret_cast<const unsigned char*>(bytes.data()));
+  if (!bytes.empty()) {
+    std::array<unsigned char, block_bytes> block{};
+    std::ranges::copy(bytes, block.begin());
+    sha256_block(sum.state, block.data());
   }
-  std::ranges::copy(content, to);
-  return mac({message, size});
+  constexpr std::uint64_t behind = 4 * (key_words + 3);  // the key, "page" and a number
+  std::uint32_t* to = &sum.last[key_words];
+  *to++ = 0x70616765;  // "page"
+  write_number(size, to);
+  to[2] = 0x80000000;  // SHA-256's padding, and how many bits stand before it
+  const std::uint64_t blocks = 1 + (size + block_bytes - 1) / block_bytes;  // with the secret's
+  write_number(8 * (blocks * block_bytes + behind), &sum.last[14]);
+}
+
+PageKey PageKeys::next(const PageKey& parent, const ContentSum& content) const {
+  Sha256Words words = content.last;
+  for (std::size_t i = 0; i < 4; ++i) write_number(parent.words[i], &words[2 * i]);
+  Sha256State state = content.state;
+  sha256_words(state, words);
+  return key_of(mac_.end(state));
 }
 
 }  // namespace sluice

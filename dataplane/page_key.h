@@ -1,11 +1,12 @@
 // Names of full pages by all that went into them: equal keys mean equal
 // prefixes, in one scope only.
 //
-// A key is HMAC-SHA-256 over the parent's key and the page's content, under a
+// A key is HMAC-SHA-256 over the page's content and the parent's key, under a
 // secret; the first parent is the scope's: tenant, model, layout and dtype.
 // Whoever lacks the secret can neither guess a key nor make two contents meet.
-// Thread: any, once made. Cost: no allocation for pages of usual sizes; with the processor's SHA
-// instructions some 40 ns for each 64 bytes of content and 80 ns a page.
+// The content comes first, so that what it adds to a key is computed before the parent is known: in
+// a chain of pages two blocks of SHA-256 a page hang on the page before, and its content's do not.
+// Thread: any, once made. Cost: no allocation.
 // Source: RFC 2104.
 #pragma once
 
@@ -16,6 +17,7 @@
 #include <string_view>
 
 #include "base/hmac_sha256.h"
+#include "base/sha256_words.h"
 
 namespace sluice {
 
@@ -29,6 +31,12 @@ struct PageScope {
   std::string tenant, model, layout, dtype;
 };
 
+/// What a page's content adds to its key, whatever stands before it.
+struct ContentSum {
+  Sha256State state;  // behind it, and behind zeros up to a whole block of SHA-256
+  Sha256Words last;   // the block behind these; the parent's key is still to come into it
+};
+
 class PageKeys {
  public:
   using Secret = std::array<std::uint8_t, 32>;
@@ -38,12 +46,17 @@ class PageKeys {
   /// The parent of the first pages of a scope.
   PageKey root(const PageScope& scope) const;
   /// `content`: what fills the page, inputs and never computed numbers: token
-  /// ids, or the hash of a picture. Equal bytes must mean equal content.
-  PageKey next(const PageKey& parent, std::string_view content) const;
+  /// ids, or the hash of a picture. Equal bytes must mean equal content. Written where it is read
+  /// later: a copy would wait for the bytes.
+  void sum(std::string_view content, ContentSum& to) const;
+  PageKey next(const PageKey& parent, const ContentSum& content) const;
+  PageKey next(const PageKey& parent, std::string_view content) const {
+    ContentSum made;
+    sum(content, made);
+    return next(parent, made);
+  }
 
  private:
-  PageKey mac(std::string_view message) const;
-
   HmacSha256 mac_;
 };
 

@@ -1,6 +1,8 @@
 #include "engine/layers/kv_content.h"
 
 #include <algorithm>
+#include <array>
+#include <bit>
 
 #include "base/sha256.h"
 
@@ -10,14 +12,20 @@ namespace {
 
 constexpr std::size_t hash_bytes = 32;
 
-void append_number(std::uint64_t number, std::size_t bytes, std::string& text) {
-  for (std::size_t i = 0; i < bytes; ++i) text += static_cast<char>(number >> (8 * i) & 0xff);
+/// The lowest byte first.
+void append_number(std::uint64_t number, std::string& text) {
+  for (int shift = 0; shift < 64; shift += 8) text += static_cast<char>(number >> shift & 0xff);
 }
 
-void append_token(std::uint32_t token, std::string& text) {
-  const char bytes[] = {'t', static_cast<char>(token), static_cast<char>(token >> 8U),
-                        static_cast<char>(token >> 16U), static_cast<char>(token >> 24U)};
-  text.append(bytes, sizeof bytes);
+/// Their numbers, the lowest byte first.
+void append_tokens(std::span<const std::int32_t> tokens, std::string& text) {
+  if constexpr (std::endian::native == std::endian::little) {
+    text.append(reinterpret_cast<const char*>(tokens.data()), tokens.size_bytes());
+  } else {
+    for (const std::int32_t token : tokens)
+      for (int shift = 0; shift < 32; shift += 8)
+        text += static_cast<char>(static_cast<std::uint32_t>(token) >> shift & 0xff);
+  }
 }
 
 /// Walks over a sequence's rows and writes down what each is.
@@ -32,19 +40,22 @@ class Rows {
     else
       for (std::size_t i = 0; i < count; ++i) (void)next();
   }
-  /// False: one of them is unknown. Two texts are equal where the rows are.
+  /// False: one of them is unknown. Two texts of as many rows are equal where the rows are: all
+  /// tokens, then of each that stands for a picture's row which it is, and of what.
   bool write(std::size_t count, std::string& text) {
+    const std::span<const std::int32_t> tokens = tokens_.subspan(at_, count);
+    append_tokens(tokens, text);
+    if (!origin_.picture_token) {
+      at_ += count;
+      return true;
+    }
     for (std::size_t i = 0; i < count; ++i) {
-      const std::int32_t token = tokens_[at_];
       const PictureRows* picture = next();
-      if (token != origin_.picture_token) {
-        append_token(static_cast<std::uint32_t>(token), text);
-        continue;
-      }
+      if (tokens[i] != origin_.picture_token) continue;
       if (picture == nullptr || picture->content.size() != hash_bytes) return false;
-      text += 'p';
+      append_number(i, text);
       text += picture->content;
-      append_number(in_picture_ - 1, 8, text);
+      append_number(in_picture_ - 1, text);
     }
     return true;
   }
@@ -99,7 +110,8 @@ std::optional<PageKey> KvKeys::root(const RowsOrigin& origin,
   const PageKey scope = keys_.root(
       {.tenant = origin.tenant, .model = origin.model, .layout = layout_, .dtype = "f32"});
   if (origin.block == 0) return scope;
-  std::string block = "block";
+  std::string block = "block";  // five bytes: no page's content, of whole words, is as long
+  append_number(origin.block, block);
   if (!Rows(origin, tokens).write(origin.block, block)) return std::nullopt;
   return keys_.next(scope, block);
 }
@@ -110,10 +122,19 @@ void KvKeys::append(const RowsOrigin& origin, std::span<const std::int32_t> toke
   Rows rows(origin, tokens);
   rows.skip(first * page_tokens_);
   std::string text;
-  for (std::size_t page = first; page < end; ++page) {
-    text.clear();
-    if (!rows.write(page_tokens_, text)) return;
-    keys.push_back(parent = keys_.next(parent, text));
+  // The contents of some pages ahead of their keys: a processor computes several at once.
+  std::array<ContentSum, 16> sums{};
+  for (std::size_t page = first; page < end;) {
+    std::size_t summed = 0;
+    for (; summed < sums.size() && page < end; ++summed, ++page) {
+      text.clear();
+      if (!rows.write(page_tokens_, text)) {
+        end = page;
+        break;
+      }
+      keys_.sum(text, sums[summed]);
+    }
+    for (std::size_t i = 0; i < summed; ++i) keys.push_back(parent = keys_.next(parent, sums[i]));
   }
 }
 

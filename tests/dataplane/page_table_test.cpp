@@ -531,13 +531,14 @@ TEST_CASE(
   CHECK(keys.next(root, "abcd") == keys.next(root, "abcd"));
   CHECK(keys.next(root, "abcd") != keys.next(root, "abce"));
   CHECK(keys.next(keys.next(root, "ab"), "cd") != keys.next(keys.next(root, "a"), "bcd"));
-  // HMAC-SHA-256 as any other program computes it, of "page", 32 zero bytes and
-  // "abcd".
-  CHECK(keys.next(PageKey{}, "abcd").words[0] == 0xdd8b0463aae4f556ULL);
+  // HMAC-SHA-256 as any other program computes it, of "abcd", 60 and 32 zero
+  // bytes, "page" and the number 4.
+  CHECK(keys.next(PageKey{}, "abcd").words[0] == 0x8b0d1b2b434df069ULL);
 }
 
 TEST_CASE("a chain of pages of every length has the key that Python's hmac computes") {
-  // key = hmac(secret, "page" + key's words, lowest byte first + content), n bytes a page.
+  // key = hmac(secret, content + zeros to a multiple of 64 + the key before it + "page" + the
+  // content's size), n bytes a page.
   const PageKeys keys(secret());
   PageKey key;
   const auto follow = [&](std::size_t n) {
@@ -549,7 +550,7 @@ TEST_CASE("a chain of pages of every length has the key that Python's hmac compu
   follow(4096);
   follow(70000);
   CHECK(key ==
-        PageKey{{0x69bd55f808106674, 0xf1f9373cef9f9100, 0x658d51bb1a2d6de8, 0x2341db316554979c}});
+        PageKey{{0x1cb7966b101a61aa, 0x15c488805b4738e2, 0x7d4901654f723119, 0x7d635de6a369627d}});
 }
 
 TEST_CASE("keys that meet in their first word only are not each other's") {

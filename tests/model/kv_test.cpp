@@ -311,6 +311,42 @@ struct Rig {
 
 }  // namespace
 
+TEST_CASE("pages have the keys that one page after another has, as far as their rows are known") {
+  constexpr std::size_t pages = 40;  // of which many are named at a time
+  const PageKeys::Secret secret{7, 7};
+  const PageKeys by_one(secret);
+  const KvKeys keys(secret, "layout", page_tokens);
+  const std::string unknown, known(32, 'k');
+  for (const std::size_t shown : {std::size_t{0}, std::size_t{15}, std::size_t{16}, std::size_t{31},
+                                  std::size_t{32}, pages - 1, pages}) {
+    for (const std::string& content : {unknown, known}) {
+      History said;
+      said.origin = {.model = "model", .picture_token = picture, .pictures = {{content, 1}}};
+      for (std::size_t i = 0; i < pages * page_tokens; ++i)
+        said.tokens.push_back(100 + static_cast<std::int32_t>(i));
+      if (shown < pages) said.tokens[shown * page_tokens + 2] = picture;
+      const PageKey root = *keys.root(said.origin, said.tokens);
+      std::vector<PageKey> want;
+      PageKey parent = root;
+      for (std::size_t page = 0; page < pages && (page != shown || content == known); ++page) {
+        std::string text;
+        for (std::size_t row = page * page_tokens; row < (page + 1) * page_tokens; ++row)
+          for (int shift = 0; shift < 32; shift += 8)
+            text += static_cast<char>(said.tokens[row] >> shift & 0xff);
+        if (page == shown) text += std::string{2, 0, 0, 0, 0, 0, 0, 0} + known + std::string(8, 0);
+        want.push_back(parent = by_one.next(parent, text));
+      }
+      std::vector<PageKey> is;
+      keys.append(said.origin, said.tokens, 0, pages, root, is);
+      CHECK(is == want);
+      std::vector<PageKey> behind(want.begin(), want.begin() + 3 * (want.size() > 3));
+      if (behind.empty()) continue;
+      keys.append(said.origin, said.tokens, 3, pages, behind.back(), behind);
+      CHECK(behind == want);
+    }
+  }
+}
+
 TEST_CASE("each sequence reads its own rows, whoever shares, forks, draws and goes") {
   Rig rig(20);
   for (int step = 0; step < 3000; ++step) {

@@ -12,6 +12,8 @@ constexpr std::size_t turn_bytes = std::size_t{1} << 20U;
 constexpr std::size_t accepts_a_turn = 16;
 /// Where there are no descriptors for another connection.
 constexpr std::chrono::milliseconds listening_pause{100};
+/// Before it sleeps, once something came: from one page to the question for the next one.
+constexpr std::chrono::microseconds looking_most{100};
 
 }  // namespace
 
@@ -53,8 +55,11 @@ void Owner::let_go(Region& region) {
 }
 
 void Owner::run(Loop& loop) {
+  bool has_moved = false;  // who has asked for a page asks for the next one soon
   while (!is_over_) {
-    const std::vector<Waiter::Event> events = loop.waiter->wait(end_late(loop));
+    const std::vector<Waiter::Event> events =
+        loop.waiter->wait(end_late(loop), has_moved ? looking_most : std::chrono::microseconds(0));
+    has_moved = !events.empty();
     for (const Waiter::Event& event : events) {
       if (event.number == listener_number) {
         accept_some();

@@ -14,6 +14,8 @@ constexpr std::size_t turn_bytes = std::size_t{1} << 20U;
 /// An owner gets on with each read that ends, and with so many bytes of a longer one; not with each
 /// byte, so that one byte every few seconds does not keep reads.
 constexpr std::size_t step_bytes = std::size_t{64} << 10U;
+/// Before it sleeps where something is awaited.
+constexpr std::chrono::microseconds looking_most{20};
 
 }  // namespace
 
@@ -141,7 +143,8 @@ void Reader::run() {
     const bool is_awaited = std::ranges::any_of(
         connections_, [](const auto& one) { return one.second.link.asked() > 0; });
     leave_connections();
-    const std::vector<Waiter::Event> events = waiter_->wait(most, is_awaited);
+    const std::vector<Waiter::Event> events =
+        waiter_->wait(most, is_awaited ? looking_most : std::chrono::microseconds(0));
     take_connections();
     has_moved_ = has_moved_ || !events.empty();
     {

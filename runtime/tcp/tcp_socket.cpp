@@ -13,6 +13,7 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
+#include <thread>
 
 namespace sluice::tcp {
 
@@ -155,15 +156,18 @@ void Waiter::change(const OwnedFile& one, std::uint64_t number, bool reads, bool
   ::epoll_ctl(all_.get(), EPOLL_CTL_MOD, one.get(), &event);
 }
 
-std::vector<Waiter::Event> Waiter::wait(std::chrono::nanoseconds most, bool is_awaited) {
+std::vector<Waiter::Event> Waiter::wait(std::chrono::nanoseconds most,
+                                        std::chrono::nanoseconds looks) {
   using Clock = std::chrono::steady_clock;
   std::array<epoll_event, 64> some{};
   const auto take = [&](int milliseconds) {
     return ::epoll_wait(all_.get(), some.data(), static_cast<int>(some.size()), milliseconds);
   };
   int count = 0;
-  const Clock::time_point until = Clock::now() + looking_most;
-  while (is_awaited && count == 0 && Clock::now() < until) count = take(0);
+  if (looks.count() > 0) {
+    const Clock::time_point until = Clock::now() + looks;
+    while ((count = take(0)) == 0 && Clock::now() < until) std::this_thread::yield();
+  }
   const auto milliseconds = std::chrono::ceil<std::chrono::milliseconds>(most).count();
   if (count == 0) count = take(most.count() < 0 ? -1 : static_cast<int>(milliseconds));
   std::vector<Event> events;

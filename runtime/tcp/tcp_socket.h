@@ -46,14 +46,12 @@ class Waiter {
   /// `number`: not 0. It is removed by closing the descriptor.
   bool add(const OwnedFile& one, std::uint64_t number, bool reads, bool writes);
   void change(const OwnedFile& one, std::uint64_t number, bool reads, bool writes);
-  /// Until one can be used, the bell rings, or so long has passed; negative: for ever. Where
-  /// something is awaited it looks for `looking_most` before it sleeps: to be woken takes as long.
-  std::vector<Event> wait(std::chrono::nanoseconds most, bool is_awaited = false);
+  /// Until one can be used, the bell rings, or so long has passed; negative: for ever. For `looks`
+  /// of it, giving the processor up between looks, it does not sleep: to be woken takes as long.
+  std::vector<Event> wait(std::chrono::nanoseconds most, std::chrono::nanoseconds looks = {});
   void ring();
 
  private:
-  static constexpr std::chrono::microseconds looking_most{20};
-
   OwnedFile all_, bell_;
 };
 

@@ -49,9 +49,9 @@ void PageKeys::sum(std::string_view bytes, ContentSum& sum) const {
   }
   constexpr std::uint64_t behind = 4 * (key_words + 3);  // the key, "page" and a number
   std::uint32_t* to = &sum.last[key_words];
-  *to++ = 0x70616765;  // "page"
-  write_number(size, to);
-  to[2] = 0x80000000;  // SHA-256's padding, and how many bits stand before it
+  to[0] = 0x70616765;  // "page"
+  write_number(size, &to[1]);
+  to[3] = 0x80000000;  // SHA-256's padding, and how many bits stand before it
   const std::uint64_t blocks = 1 + (size + block_bytes - 1) / block_bytes;  // with the secret's
   write_number(8 * (blocks * block_bytes + behind), &sum.last[14]);
 }

@@ -6,7 +6,7 @@
 // Whoever lacks the secret can neither guess a key nor make two contents meet.
 // The content comes first, so that what it adds to a key is computed before the parent is known: in
 // a chain of pages two blocks of SHA-256 a page hang on the page before, and its content's do not.
-// Thread: any, once made. Cost: no allocation.
+// Thread: any, once made. Cost: no allocation, but for a scope's root.
 // Source: RFC 2104.
 #pragma once
 
@@ -46,8 +46,8 @@ class PageKeys {
   /// The parent of the first pages of a scope.
   PageKey root(const PageScope& scope) const;
   /// `content`: what fills the page, inputs and never computed numbers: token
-  /// ids, or the hash of a picture. Equal bytes must mean equal content. Written where it is read
-  /// later: a copy would wait for the bytes.
+  /// ids, or the hash of a picture. Equal bytes must mean equal content. Given where it is to
+  /// stand, and not returned: copying what has just been stored was a twentieth of naming a page.
   void sum(std::string_view content, ContentSum& to) const;
   PageKey next(const PageKey& parent, const ContentSum& content) const;
   PageKey next(const PageKey& parent, std::string_view content) const {

@@ -122,7 +122,7 @@ void KvKeys::append(const RowsOrigin& origin, std::span<const std::int32_t> toke
   Rows rows(origin, tokens);
   rows.skip(first * page_tokens_);
   std::string text;
-  // The contents of some pages ahead of their keys: a processor computes several at once.
+  // The contents of some pages ahead of their keys, which they do not wait for.
   std::array<ContentSum, 16> sums{};
   for (std::size_t page = first; page < end;) {
     std::size_t summed = 0;

@@ -27,7 +27,7 @@ PROGRAMS = {"cmake": "cmake", "ctest": "cmake", "ninja": "ninja-build", "c++": "
             "ip": "iproute2", "fio": "fio", "iperf3": "iperf3", "ucx_perftest": "ucx-utils",
             **dict.fromkeys("ar c++filt nm objcopy objdump ranlib readelf size strip strings".split(), "binutils"),
             **dict.fromkeys("""apt-config apt-get awk bash cat chmod chroot cmp cp cut date df diff dirname dpkg dpkg-query env
-                            find grep head id kill ldd ln ls mkdir mkfifo mktemp mount mv nice nproc nsenter
+                            find grep head id kill ldd ln ls mkdir mktemp mount mv nice nproc nsenter
                             readlink realpath rm sed setpriv sh sha256sum
                             sleep sort stat
                             sudo tail tar tee test touch tr true umount uname uniq unshare wc xargs""".split(), BASE)}

@@ -4,13 +4,14 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
-#include <vector>
 
 namespace sluice {
 
-/// Its lowest `bytes`, at most 8, behind what `out` has.
-inline void append_little_endian(std::uint64_t value, unsigned bytes, std::vector<std::byte>& out) {
-  for (unsigned i = 0; i < bytes; ++i) out.push_back(static_cast<std::byte>(value >> (8 * i)));
+/// Its lowest `bytes`, at most 8, behind what `out` has, which is a vector of bytes or a text.
+template <typename Out>
+void append_little_endian(std::uint64_t value, unsigned bytes, Out& out) {
+  for (unsigned i = 0; i < bytes; ++i)
+    out.push_back(static_cast<typename Out::value_type>(value >> (8 * i)));
 }
 
 /// At most 8 bytes.

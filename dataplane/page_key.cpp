@@ -2,16 +2,13 @@
 
 #include <algorithm>
 
+#include "base/little_endian.h"
+
 namespace sluice {
 namespace {
 
 constexpr std::size_t block_bytes = 64;  // of SHA-256
 constexpr std::size_t key_words = 8;     // of 32 bits; the first of a page's last block
-
-/// The lowest byte first.
-void append(std::string& text, std::uint64_t number) {
-  for (int shift = 0; shift < 64; shift += 8) text += static_cast<char>(number >> shift & 0xff);
-}
 
 void write_number(std::uint64_t number, std::uint32_t* to) {
   to[0] = static_cast<std::uint32_t>(number >> 32);
@@ -30,7 +27,7 @@ PageKey key_of(const Sha256State& code) {
 PageKey PageKeys::root(const PageScope& scope) const {
   std::string message;
   for (const std::string* field : {&scope.tenant, &scope.model, &scope.layout, &scope.dtype}) {
-    append(message, field->size());
+    append_little_endian(field->size(), 8, message);
     message += *field;
   }
   message += "scope";  // as no page's message ends, but one of 495 GB: its size is there

@@ -4,6 +4,7 @@
 #include <array>
 #include <bit>
 
+#include "base/little_endian.h"
 #include "base/sha256.h"
 
 namespace sluice {
@@ -12,19 +13,13 @@ namespace {
 
 constexpr std::size_t hash_bytes = 32;
 
-/// The lowest byte first.
-void append_number(std::uint64_t number, std::string& text) {
-  for (int shift = 0; shift < 64; shift += 8) text += static_cast<char>(number >> shift & 0xff);
-}
-
 /// Their numbers, the lowest byte first.
 void append_tokens(std::span<const std::int32_t> tokens, std::string& text) {
   if constexpr (std::endian::native == std::endian::little) {
     text.append(reinterpret_cast<const char*>(tokens.data()), tokens.size_bytes());
   } else {
     for (const std::int32_t token : tokens)
-      for (int shift = 0; shift < 32; shift += 8)
-        text += static_cast<char>(static_cast<std::uint32_t>(token) >> shift & 0xff);
+      append_little_endian(static_cast<std::uint32_t>(token), 4, text);
   }
 }
 
@@ -53,9 +48,9 @@ class Rows {
       const PictureRows* picture = next();
       if (tokens[i] != origin_.picture_token) continue;
       if (picture == nullptr || picture->content.size() != hash_bytes) return false;
-      append_number(i, text);
+      append_little_endian(i, 8, text);
       text += picture->content;
-      append_number(in_picture_ - 1, text);
+      append_little_endian(in_picture_ - 1, 8, text);
     }
     return true;
   }
@@ -111,7 +106,7 @@ std::optional<PageKey> KvKeys::root(const RowsOrigin& origin,
       {.tenant = origin.tenant, .model = origin.model, .layout = layout_, .dtype = "f32"});
   if (origin.block == 0) return scope;
   std::string block = "block";  // five bytes: no page's content, of whole words, is as long
-  append_number(origin.block, block);
+  append_little_endian(origin.block, 8, block);
   if (!Rows(origin, tokens).write(origin.block, block)) return std::nullopt;
   return keys_.next(scope, block);
 }

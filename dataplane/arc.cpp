@@ -20,6 +20,11 @@ class Arc final : public EvictionPolicy {
         again_gone_(2 * size.capacity) {}
 
   void visit(const Visit& visit) override {
+    for (const VisitedBlock& block : visit.path) {
+      if (!block.fresh) continue;
+      once_gone_.prefetch(block.key);
+      again_gone_.prefetch(block.key);
+    }
     for (const VisitedBlock& block : std::views::reverse(visit.path)) {
       if (lists_.in_any(block.slot)) {
         lists_.move_front(again, block.slot);

@@ -13,7 +13,7 @@
 namespace sluice {
 namespace {
 
-constexpr std::uint32_t shadow_blocks = 512;  // a shadow's capacity, about
+constexpr std::uint32_t shadow_blocks = 256;  // a shadow's capacity, about
 constexpr double lead = 1.08;
 
 class Chosen final : public EvictionPolicy {

@@ -20,6 +20,10 @@ class Ghosts {
 
   std::uint32_t size() const { return lists_.size(live); }
   bool contains(std::uint64_t key) const { return table_.find(key) != KeyTable::none; }
+  /// Before `erase` is asked for several: they wait for memory together.
+  void prefetch(std::uint64_t key) const {
+    if (size() > 0) table_.prefetch(key);
+  }
   /// The oldest makes room when all places are taken.
   void push(std::uint64_t key) {
     erase(key);
@@ -39,7 +43,9 @@ class Ghosts {
     return true;
   }
   void pop_oldest() {
-    if (!lists_.empty(live)) erase(keys_[lists_.back(live)]);
+    if (lists_.empty(live)) return;
+    erase(keys_[lists_.back(live)]);
+    if (!lists_.empty(live)) table_.prefetch(keys_[lists_.back(live)]);  // the next one to go
   }
 
  private:

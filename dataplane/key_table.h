@@ -33,6 +33,7 @@ class KeyTable {
   void prefetch(std::uint64_t key) const { __builtin_prefetch(&cells_[spread(key) & mask_]); }
 
   std::uint32_t find(std::uint64_t key) const {
+    if (size_ == 0) return none;  // an empty table is not fetched from memory
     for (std::uint64_t at = spread(key) & mask_;; at = (at + 1) & mask_) {
       if (cells_[at].value == none) return none;
       if (cells_[at].key == key) return cells_[at].value;

@@ -50,6 +50,8 @@ class Learned final : public EvictionPolicy {
       : blocks_(size.slots),
         leaves_(size.slots, cells),
         memory_(std::bit_ceil(std::max<std::uint64_t>(65536, 4ULL * size.capacity))) {
+    for (std::uint32_t cell = 0; cell < cells; ++cell)
+      if (is_reuse_class(cell / reuse_ages)) cell_at_[ranked_++] = cell;
     rank_cells();
   }
 
@@ -58,6 +60,10 @@ class Learned final : public EvictionPolicy {
     seen_ += visit.path.size();
     if (seen_ >= rank_next_) rank_cells();
     age_leaves();
+    for (const VisitedBlock& at : visit.path) {  // fetched while the sweep computes
+      __builtin_prefetch(&memory_of(at.key), 1);
+      __builtin_prefetch(&blocks_[at.slot], 1);
+    }
     sweep(16 * visit.path.size());
     look_at(visit.path);
     Slot parent = no_slot;
@@ -104,13 +110,13 @@ class Learned final : public EvictionPolicy {
     std::uint32_t uses = 0;  // 0: not known but by the memory
     std::uint32_t kind = 0;
   };
-  struct Memory {
+  struct alignas(32) Memory {  // half a cache line, for the sweep reads all of them
     std::uint64_t key = 0;
     std::uint64_t last_ms = 0;
-    std::uint64_t taught_ms = 0;  // idle until then is taught already
+    std::uint32_t taught_ms = 0;  // of its idle time; none beyond 49 days is
     std::uint32_t pace_ms = 0;    // between uses, the later ones with more weight
-    std::uint32_t uses = 0;       // 0: nothing remembered
-    std::uint32_t kind = 0;
+    std::uint16_t uses = 0;       // 0: nothing remembered
+    std::uint16_t kind = 0;
     float weight = 0;  // of what it teaches
 
     bool knows(std::uint64_t other) const { return uses > 0 && key == other; }
@@ -137,15 +143,18 @@ class Learned final : public EvictionPolicy {
   void put_in(Slot slot) {
     const Block& block = blocks_[slot];
     const std::uint32_t cell = block.kind * reuse_ages + age_step(now_ - block.last_ms);
-    const bool oldest = !leaves_.empty(cell) && block.last_ms < blocks_[leaves_.back(cell)].last_ms;
-    if (oldest)
+    const std::uint64_t due = due_of(block.last_ms, cell);
+    const bool empty = leaves_.empty(cell);
+    if (!empty && block.last_ms < blocks_[leaves_.back(cell)].last_ms)
       leaves_.push_back(cell, slot);
     else
       leaves_.push_front(cell, slot);
+    due_[cell] = empty ? due : std::min(due_[cell], due);
     filled_[rank_of_[cell] / 64] |= 1ULL << rank_of_[cell] % 64;
   }
   void take_out(Slot slot) {
     const std::uint32_t cell = leaves_.list_of(slot);
+    if (leaves_.back(cell) == slot) due_[cell] = 0;  // who is last now is looked at
     leaves_.remove(slot);
     if (leaves_.empty(cell)) filled_[rank_of_[cell] / 64] &= ~(1ULL << rank_of_[cell] % 64);
   }
@@ -156,14 +165,21 @@ class Learned final : public EvictionPolicy {
         if (!visit_cell(cell_at_[64 * word + std::countr_zero(bits)])) return;
   }
 
+  /// When a leaf of the list that was used at `last_ms` has to move on.
+  static std::uint64_t due_of(std::uint64_t last_ms, std::uint32_t cell) {
+    const std::uint64_t end = step_ends[cell % reuse_ages];
+    return last_ms > ~0ULL - end ? ~0ULL : last_ms + end;
+  }
+
   /// Leaves whose idle time has reached the next step move there.
   void age_leaves() {
     if (now_ < aged_ms_ + age_begin(1) / 2) return;
     aged_ms_ = now_;
     for_filled([&](std::uint32_t cell) {
-      while (!leaves_.empty(cell)) {
+      while (due_[cell] <= now_ && !leaves_.empty(cell)) {
         const Slot slot = leaves_.back(cell);
-        if (age_step(now_ - blocks_[slot].last_ms) <= cell % reuse_ages) break;
+        due_[cell] = due_of(blocks_[slot].last_ms, cell);
+        if (due_[cell] > now_) break;
         take_out(slot);
         put_in(slot);
       }
@@ -197,19 +213,24 @@ class Learned final : public EvictionPolicy {
     const std::uint64_t idle = now_ - (known ? memory.last_ms : block.last_ms);
     std::uint64_t pace = std::min<std::uint64_t>(idle, 0xffffffffU);
     if (known && before > 1) pace = (3ULL * memory.pace_ms + pace) / 4;
-    block.uses = std::min(before, 0xfffffffeu) + 1;
+    block.uses = std::min(before, 0xfffeu) + 1;
     block.kind = class_of(block.uses, ends_path, detail_of(block.uses, news_, pace));
-    memory = {key, now_, now_, static_cast<std::uint32_t>(pace), block.uses, block.kind, weight_};
+    memory = {.key = key,
+              .last_ms = now_,
+              .pace_ms = static_cast<std::uint32_t>(pace),
+              .uses = static_cast<std::uint16_t>(block.uses),
+              .kind = static_cast<std::uint16_t>(block.kind),
+              .weight = weight_};
   }
   void teach_idle(Memory& memory) {
-    times_.survived(memory.kind, memory.taught_ms - memory.last_ms, now_ - memory.last_ms,
-                    memory.weight);
-    memory.taught_ms = now_;
+    const std::uint64_t idle = std::min<std::uint64_t>(now_ - memory.last_ms, 0xffffffffU);
+    times_.survived(memory.kind, memory.taught_ms, idle, memory.weight);
+    memory.taught_ms = static_cast<std::uint32_t>(idle);
   }
   /// Blocks that do not come back teach too.
   void sweep(std::size_t count) {
     for (count = std::min(count, memory_.size()); count > 0; --count) {
-      if (memory_[hand_].uses > 0 && memory_[hand_].taught_ms < now_) teach_idle(memory_[hand_]);
+      if (memory_[hand_].uses > 0) teach_idle(memory_[hand_]);
       hand_ = (hand_ + 1) & (memory_.size() - 1);
     }
   }
@@ -218,15 +239,14 @@ class Learned final : public EvictionPolicy {
     rank_next_ = seen_ + std::min<std::uint64_t>(4096, 64 + seen_ / 8);
     times_.learn();
     std::array<std::uint64_t, cells> order;  // the rank's bits, which grow with it, and the cell
-    std::uint32_t count = 0;
-    for (std::uint32_t cell = 0; cell < cells; ++cell) {
-      if (!is_reuse_class(cell / reuse_ages)) continue;
+    for (std::uint32_t i = 0; i < ranked_; ++i) {  // nearly sorted, which is sorted sooner
+      const std::uint32_t cell = cell_at_[i];
       const auto rank = static_cast<float>(times_.rank(cell / reuse_ages, cell % reuse_ages));
-      order[count++] = std::uint64_t{std::bit_cast<std::uint32_t>(rank)} << 32 | cell;
+      order[i] = std::uint64_t{std::bit_cast<std::uint32_t>(rank)} << 32 | cell;
     }
-    std::sort(order.begin(), order.begin() + count);
+    std::sort(order.begin(), order.begin() + ranked_);
     filled_.fill(0);
-    for (std::uint32_t i = 0; i < count; ++i) {
+    for (std::uint32_t i = 0; i < ranked_; ++i) {
       cell_at_[i] = static_cast<std::uint32_t>(order[i]);
       rank_of_[cell_at_[i]] = i;
       if (!leaves_.empty(cell_at_[i])) filled_[i / 64] |= 1ULL << i % 64;
@@ -263,6 +283,8 @@ class Learned final : public EvictionPolicy {
   std::vector<Memory> memory_;
   ReuseTimes times_;
   std::array<std::uint32_t, cells> rank_of_{}, cell_at_{};
+  std::uint32_t ranked_ = 0;                        // cells of classes that there are
+  std::array<std::uint64_t, cells> due_{};          // no leaf of the list has to move on before
   std::array<std::uint64_t, cells / 64> filled_{};  // bit: the list of that rank is not empty
   double paths_ = 0, mean_added_ = 0, mean_length_ = 0;
   News news_;         // of the path that is visited

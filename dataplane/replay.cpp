@@ -13,6 +13,7 @@ std::uint32_t Replay::request(std::uint64_t now_ms, std::span<const std::uint64_
   SLUICE_CHECK(keys.size() <= size_.slots - size_.capacity);
   std::uint32_t hits = 0;
   path_.clear();
+  for (const std::uint64_t key : keys) where_.prefetch(key);
   for (const std::uint64_t key : keys) {
     Slot slot = where_.find(key);
     const bool fresh = slot == KeyTable::none;
@@ -27,12 +28,14 @@ std::uint32_t Replay::request(std::uint64_t now_ms, std::span<const std::uint64_
     path_.push_back({slot, key, fresh});
   }
   policy_->visit({now_ms, path_});
+  const std::size_t kept = free_.size();
   for (; resident_ > size_.capacity; --resident_) {
     const Slot slot = policy_->victim({});
     SLUICE_CHECK(slot != no_slot);
-    SLUICE_CHECK(where_.erase(keys_[slot]));
+    where_.prefetch(keys_[slot]);
     free_.push_back(slot);
   }
+  for (std::size_t at = kept; at < free_.size(); ++at) SLUICE_CHECK(where_.erase(keys_[free_[at]]));
   return hits;
 }
 

@@ -35,16 +35,6 @@ void ReuseTimes::fade() {
     }
 }
 
-void ReuseTimes::survived(std::uint32_t kind, std::uint64_t from_ms, std::uint64_t to_ms,
-                          double weight) {
-  for (std::uint32_t step = age_step(from_ms); from_ms < to_ms; ++step) {
-    const std::uint64_t end = step + 1 < reuse_ages ? std::min(to_ms, age_begin(step + 1)) : to_ms;
-    const auto width = static_cast<double>(age_begin(step + 1) - age_begin(step));
-    seen_[kind].idle[step] += weight * static_cast<double>(end - from_ms) / width;
-    from_ms = end;
-  }
-}
-
 ReuseTimes::Steps ReuseTimes::shape() const {
   Steps expected{}, again{}, shape{};
   expected.fill(lean);
@@ -71,18 +61,23 @@ ReuseTimes::Steps ReuseTimes::leaning(const Evidence& seen, const Steps& on, dou
     returns += seen.again[step];
     promised += seen.idle[step] * on[step];
   }
-  Steps rates{};
-  for (std::uint32_t step = 0; step < reuse_ages; ++step) {
-    double idle = weight, again = weight * on[step] * returns / promised;
-    const std::uint32_t first = step < 1 + reach ? std::min(step, 1u) : step - reach;
-    const std::uint32_t last = step == 0 ? 0 : std::min(reuse_ages - 1, step + reach);
-    for (std::uint32_t at = first; at <= last; ++at) {
-      const double share = 1 - std::abs(static_cast<double>(at) - step) / (1 + reach);
-      idle += share * seen.idle[at];
-      again += share * seen.again[at];
+  Steps idle, again, rates;
+  idle.fill(weight);
+  for (std::uint32_t step = 0; step < reuse_ages; ++step)
+    again[step] = weight * on[step] * returns / promised;
+  std::array<double, reuse_ages + 2 * reach> near_idle{}, near_again{};  // none beyond the ends
+  std::copy(seen.idle.begin() + 1, seen.idle.end(), near_idle.begin() + 1 + reach);
+  std::copy(seen.again.begin() + 1, seen.again.end(), near_again.begin() + 1 + reach);
+  for (std::uint32_t at = 0; at <= 2 * reach; ++at) {
+    const double share = 1 - std::abs(static_cast<double>(at) - reach) / (1 + reach);
+    for (std::uint32_t step = 0; step < reuse_ages; ++step) {
+      idle[step] += share * near_idle[step + at];
+      again[step] += share * near_again[step + at];
     }
-    rates[step] = again / idle;
   }
+  idle[0] = weight + seen.idle[0];
+  again[0] = weight * on[0] * returns / promised + seen.again[0];
+  for (std::uint32_t step = 0; step < reuse_ages; ++step) rates[step] = again[step] / idle[step];
   return rates;
 }
 

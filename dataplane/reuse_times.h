@@ -9,6 +9,7 @@
 // Righter 2009 for the index of an unknown duration.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <cstdint>
@@ -36,17 +37,39 @@ inline std::uint32_t age_step(std::uint64_t age_ms) {
   return step < reuse_ages ? step : reuse_ages - 1;
 }
 /// Where a step begins.
-inline std::uint64_t age_begin(std::uint32_t step) {
+constexpr std::uint64_t age_begin(std::uint32_t step) {
   if (step == 0) return 0;
   const std::uint64_t octave = 256ULL << ((step + 1) / 2);
   return (step + 1) % 2 ? octave + octave / 2 : octave;
 }
 
+/// Where each step ends; the last one never does.
+inline constexpr std::array<std::uint64_t, reuse_ages> step_ends = [] {
+  std::array<std::uint64_t, reuse_ages> ends{};
+  for (std::uint32_t step = 0; step + 1 < reuse_ages; ++step) ends[step] = age_begin(step + 1);
+  ends.back() = ~0ULL;
+  return ends;
+}();
+/// Which part of a step a millisecond is: exact, for widths are powers of two.
+inline constexpr std::array<double, reuse_ages> step_shares = [] {
+  std::array<double, reuse_ages> shares{};
+  for (std::uint32_t step = 0; step < reuse_ages; ++step)
+    shares[step] = 1.0 / static_cast<double>(age_begin(step + 1) - age_begin(step));
+  return shares;
+}();
+
 class ReuseTimes {
  public:
   /// A block of the class stayed idle from the age `from_ms` to the age `to_ms`. `weight`: of how
   /// many observations it is one.
-  void survived(std::uint32_t kind, std::uint64_t from_ms, std::uint64_t to_ms, double weight = 1);
+  void survived(std::uint32_t kind, std::uint64_t from_ms, std::uint64_t to_ms, double weight = 1) {
+    Steps& idle = seen_[kind].idle;
+    for (std::uint32_t step = age_step(from_ms); from_ms < to_ms; ++step) {
+      const std::uint64_t end = std::min(to_ms, step_ends[step]);
+      idle[step] += weight * static_cast<double>(end - from_ms) * step_shares[step];
+      from_ms = end;
+    }
+  }
   /// A block was used again at the age `age_ms`. Its idle time is told by `survived`.
   void returned(std::uint32_t kind, std::uint64_t age_ms, double weight = 1) {
     seen_[kind].again[age_step(age_ms)] += weight;

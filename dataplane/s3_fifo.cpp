@@ -20,6 +20,8 @@ class S3Fifo final : public EvictionPolicy {
         ghosts_(size.capacity - size.capacity / 10) {}
 
   void visit(const Visit& visit) override {
+    for (const VisitedBlock& block : visit.path)
+      if (block.fresh) ghosts_.prefetch(block.key);
     for (const VisitedBlock& block : std::views::reverse(visit.path)) {
       if (queues_.in_any(block.slot)) {
         uses_[block.slot] = std::min(3, uses_[block.slot] + 1);

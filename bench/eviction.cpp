@@ -69,19 +69,21 @@ void table(const char* title, const std::vector<TraceRequest>& requests,
   std::printf("\n%s: %zu requests, %llu blocks\n%-13s", title, requests.size(),
               static_cast<unsigned long long>(optimum.blocks()), "policy");
   for (const std::uint32_t capacity : capacities) std::printf(" %7u", capacity);
-  std::printf("   ns/block at the last\n");
+  std::printf("   ns/block at the last, at most\n");
   std::vector<double> best(capacities.size()), lru(capacities.size()), ours(capacities.size());
   for (const std::string_view name : eviction_names()) {
     std::printf("%-13.*s", static_cast<int>(name.size()), name.data());
     Score last;
+    double most_ns = 0;
     for (std::size_t i = 0; i < capacities.size(); ++i) {
       last = score(name, capacities[i], requests);
       std::printf(" %7.2f", last.percent);
+      most_ns = std::max(most_ns, last.ns);
       if (name == "chosen") ours[i] = last.percent;
       if (name == "lru") lru[i] = last.percent;
       if (name != "chosen" && name != "learned") best[i] = std::max(best[i], last.percent);
     }
-    std::printf("   %.0f\n", last.ns);
+    std::printf("   %4.0f %4.0f\n", last.ns, most_ns);
   }
   std::vector<double> most;
   std::printf("%-13s", "optimum");

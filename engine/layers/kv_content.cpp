@@ -54,6 +54,18 @@ class Rows {
     }
     return true;
   }
+  /// As `write`, but tokens that stand for themselves are read where they are; others in `text`.
+  /// Nothing: a row is unknown.
+  std::optional<std::string_view> content(std::size_t count, std::string& text) {
+    if (std::endian::native == std::endian::little && !origin_.picture_token) {
+      const auto bytes = std::as_bytes(tokens_.subspan(at_, count));
+      at_ += count;
+      return std::string_view(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+    }
+    text.clear();
+    if (!write(count, text)) return std::nullopt;
+    return text;
+  }
 
  private:
   /// The picture whose row stands here, if one does; one row on.
@@ -117,19 +129,19 @@ void KvKeys::append(const RowsOrigin& origin, std::span<const std::int32_t> toke
   Rows rows(origin, tokens);
   rows.skip(first * page_tokens_);
   std::string text;
-  // The contents of some pages ahead of their keys, which they do not wait for.
-  std::array<ContentSum, 16> sums{};
-  for (std::size_t page = first; page < end;) {
-    std::size_t summed = 0;
-    for (; summed < sums.size() && page < end; ++summed, ++page) {
-      text.clear();
-      if (!rows.write(page_tokens_, text)) {
-        end = page;
-        break;
-      }
-      keys_.sum(text, sums[summed]);
-    }
-    for (std::size_t i = 0; i < summed; ++i) keys.push_back(parent = keys_.next(parent, sums[i]));
+  const auto sum = [&](std::size_t page, ContentSum& to) {
+    if (page >= end) return false;
+    const auto content = rows.content(page_tokens_, text);
+    if (content) keys_.sum(*content, to);
+    return content.has_value();
+  };
+  // A page's content is summed before the key that it does not wait for: the processor does both.
+  std::array<ContentSum, 2> sums{};
+  std::size_t page = first;
+  bool there = sum(page, sums[page % 2]);
+  for (; there; ++page) {
+    there = sum(page + 1, sums[(page + 1) % 2]);
+    keys.push_back(parent = keys_.next(parent, sums[page % 2]));
   }
 }
 

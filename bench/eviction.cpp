@@ -2,8 +2,9 @@
 //
 //   bench_eviction TRACE       a trace in Mooncake's format, at 1k to 50k blocks
 //   bench_eviction             the generated workloads of the tests, at 500 and 2,000 blocks
-// Each cell is the per cent of blocks that hit; beside ours: its ratio to LRU, to the best of the
-// classics, and how far it gets from LRU to the optimum.
+// Each cell is the per cent of blocks that hit, and behind them is what a block took, at the last
+// size and the most at any; below: ours beside the best of the classics and beside LRU, and how far
+// it gets from LRU to the optimum.
 #include <algorithm>
 #include <array>
 #include <cstdio>
@@ -69,7 +70,7 @@ void table(const char* title, const std::vector<TraceRequest>& requests,
   std::printf("\n%s: %zu requests, %llu blocks\n%-13s", title, requests.size(),
               static_cast<unsigned long long>(optimum.blocks()), "policy");
   for (const std::uint32_t capacity : capacities) std::printf(" %7u", capacity);
-  std::printf("   ns/block at the last, at most\n");
+  std::printf("   ns/block: at the last, most at any\n");
   std::vector<double> best(capacities.size()), lru(capacities.size()), ours(capacities.size());
   for (const std::string_view name : eviction_names()) {
     std::printf("%-13.*s", static_cast<int>(name.size()), name.data());

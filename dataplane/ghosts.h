@@ -20,7 +20,7 @@ class Ghosts {
 
   std::uint32_t size() const { return lists_.size(live); }
   bool contains(std::uint64_t key) const { return table_.find(key) != KeyTable::none; }
-  /// Before `erase` is asked for several: they wait for memory together.
+  /// For several keys before `erase` of each: their cells are fetched from memory at the same time.
   void prefetch(std::uint64_t key) const {
     if (size() > 0) table_.prefetch(key);
   }

@@ -113,7 +113,7 @@ class Learned final : public EvictionPolicy {
   struct alignas(32) Memory {  // half a cache line, for the sweep reads all of them
     std::uint64_t key = 0;
     std::uint64_t last_ms = 0;
-    std::uint32_t taught_ms = 0;  // of its idle time; none beyond 49 days is
+    std::uint32_t taught_ms = 0;  // how much of its idle time was; none beyond 2^32 (49 days) is
     std::uint32_t pace_ms = 0;    // between uses, the later ones with more weight
     std::uint16_t uses = 0;       // 0: nothing remembered
     std::uint16_t kind = 0;
@@ -121,6 +121,7 @@ class Learned final : public EvictionPolicy {
 
     bool knows(std::uint64_t other) const { return uses > 0 && key == other; }
   };
+  static_assert(sizeof(Memory) == 32);
 
   bool is_linked(const Block& block) const {
     return block.parent_stamp != 0 && blocks_[block.parent].stamp == block.parent_stamp;
@@ -154,7 +155,7 @@ class Learned final : public EvictionPolicy {
   }
   void take_out(Slot slot) {
     const std::uint32_t cell = leaves_.list_of(slot);
-    if (leaves_.back(cell) == slot) due_[cell] = 0;  // who is last now is looked at
+    if (leaves_.back(cell) == slot) due_[cell] = 0;  // `age_leaves` looks at whoever is last now
     leaves_.remove(slot);
     if (leaves_.empty(cell)) filled_[rank_of_[cell] / 64] &= ~(1ULL << rank_of_[cell] % 64);
   }
@@ -179,7 +180,7 @@ class Learned final : public EvictionPolicy {
       while (due_[cell] <= now_ && !leaves_.empty(cell)) {
         const Slot slot = leaves_.back(cell);
         due_[cell] = due_of(blocks_[slot].last_ms, cell);
-        if (due_[cell] > now_) break;
+        if (age_step(now_ - blocks_[slot].last_ms) <= cell % reuse_ages) break;
         take_out(slot);
         put_in(slot);
       }
@@ -239,7 +240,8 @@ class Learned final : public EvictionPolicy {
     rank_next_ = seen_ + std::min<std::uint64_t>(4096, 64 + seen_ / 8);
     times_.learn();
     std::array<std::uint64_t, cells> order;  // the rank's bits, which grow with it, and the cell
-    for (std::uint32_t i = 0; i < ranked_; ++i) {  // nearly sorted, which is sorted sooner
+    // In the order of the last ranking, which is nearly the new one: it is sorted sooner.
+    for (std::uint32_t i = 0; i < ranked_; ++i) {
       const std::uint32_t cell = cell_at_[i];
       const auto rank = static_cast<float>(times_.rank(cell / reuse_ages, cell % reuse_ages));
       order[i] = std::uint64_t{std::bit_cast<std::uint32_t>(rank)} << 32 | cell;
@@ -283,8 +285,9 @@ class Learned final : public EvictionPolicy {
   std::vector<Memory> memory_;
   ReuseTimes times_;
   std::array<std::uint32_t, cells> rank_of_{}, cell_at_{};
-  std::uint32_t ranked_ = 0;                        // cells of classes that there are
-  std::array<std::uint64_t, cells> due_{};          // no leaf of the list has to move on before
+  std::uint32_t ranked_ = 0;  // how many cells have a class that is used, first in cell_at_
+  /// Until then the last leaf of the list stays. 0: it is looked at.
+  std::array<std::uint64_t, cells> due_{};
   std::array<std::uint64_t, cells / 64> filled_{};  // bit: the list of that rank is not empty
   double paths_ = 0, mean_added_ = 0, mean_length_ = 0;
   News news_;         // of the path that is visited

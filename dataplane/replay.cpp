@@ -28,14 +28,15 @@ std::uint32_t Replay::request(std::uint64_t now_ms, std::span<const std::uint64_
     path_.push_back({slot, key, fresh});
   }
   policy_->visit({now_ms, path_});
-  const std::size_t kept = free_.size();
+  const std::size_t free_before = free_.size();
   for (; resident_ > size_.capacity; --resident_) {
     const Slot slot = policy_->victim({});
     SLUICE_CHECK(slot != no_slot);
     where_.prefetch(keys_[slot]);
     free_.push_back(slot);
   }
-  for (std::size_t at = kept; at < free_.size(); ++at) SLUICE_CHECK(where_.erase(keys_[free_[at]]));
+  for (std::size_t at = free_before; at < free_.size(); ++at)  // each is fetched beside the others
+    SLUICE_CHECK(where_.erase(keys_[free_[at]]));
   return hits;
 }
 

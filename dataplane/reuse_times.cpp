@@ -65,7 +65,8 @@ ReuseTimes::Steps ReuseTimes::leaning(const Evidence& seen, const Steps& on, dou
   idle.fill(weight);
   for (std::uint32_t step = 0; step < reuse_ages; ++step)
     again[step] = weight * on[step] * returns / promised;
-  std::array<double, reuse_ages + 2 * reach> near_idle{}, near_again{};  // none beyond the ends
+  // Zeros beyond the ends, and for the first step, which neither lends nor borrows.
+  std::array<double, reuse_ages + 2 * reach> near_idle{}, near_again{};
   std::copy(seen.idle.begin() + 1, seen.idle.end(), near_idle.begin() + 1 + reach);
   std::copy(seen.again.begin() + 1, seen.again.end(), near_again.begin() + 1 + reach);
   for (std::uint32_t at = 0; at <= 2 * reach; ++at) {

@@ -50,7 +50,8 @@ inline constexpr std::array<std::uint64_t, reuse_ages> step_ends = [] {
   ends.back() = ~0ULL;
   return ends;
 }();
-/// Which part of a step a millisecond is: exact, for widths are powers of two.
+/// Which part of a step a millisecond is, the last one being as wide as if it ended: exact, for
+/// widths are powers of two.
 inline constexpr std::array<double, reuse_ages> step_shares = [] {
   std::array<double, reuse_ages> shares{};
   for (std::uint32_t step = 0; step < reuse_ages; ++step)

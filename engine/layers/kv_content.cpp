@@ -54,8 +54,8 @@ class Rows {
     }
     return true;
   }
-  /// As `write`, but tokens that stand for themselves are read where they are; others in `text`.
-  /// Nothing: a row is unknown.
+  /// What `write` writes: the tokens where they stand, if that is all, else in `text`, from its
+  /// beginning; to be used before `text` changes. Nothing: a row is unknown.
   std::optional<std::string_view> content(std::size_t count, std::string& text) {
     if (std::endian::native == std::endian::little && !origin_.picture_token) {
       const auto bytes = std::as_bytes(tokens_.subspan(at_, count));
@@ -135,7 +135,8 @@ void KvKeys::append(const RowsOrigin& origin, std::span<const std::int32_t> toke
     if (content) keys_.sum(*content, to);
     return content.has_value();
   };
-  // A page's content is summed before the key that it does not wait for: the processor does both.
+  // The next page's content is summed before this page's key is made: neither needs the other, so
+  // the processor does both at once.
   std::array<ContentSum, 2> sums{};
   std::size_t page = first;
   bool there = sum(page, sums[page % 2]);

@@ -1,6 +1,7 @@
 // What the learned policy estimates, that it takes leaves only, and how it does on generated
 // workloads.
 #include <algorithm>
+#include <array>
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <map>
@@ -225,6 +226,21 @@ TEST_CASE("blocks that come before anybody asks do not make those before them us
     }
     CHECK((policy->victim({}) < 40) == is_use);
   }
+}
+
+TEST_CASE("a block that has been idle for as long as time can be is a leaf as others are") {
+  const PoolSize size{2, 4};
+  const auto policy = make_learned(size);
+  const std::array<VisitedBlock, 1> old = {VisitedBlock{0, 7, true}};
+  std::array<VisitedBlock, 1> young = {VisitedBlock{1, 8, true}};
+  policy->visit({0, old});
+  for (const std::uint64_t now : {1ULL << 40, ~0ULL - 1, ~0ULL}) {
+    policy->visit({now, young});
+    young[0].fresh = false;
+  }
+  CHECK(policy->victim({}) == 0);
+  CHECK(policy->victim({}) == 1);
+  CHECK(policy->victim({}) == no_slot);
 }
 
 TEST_CASE("the learned policy leaves no block behind whose parent is gone") {

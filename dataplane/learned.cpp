@@ -113,7 +113,7 @@ class Learned final : public EvictionPolicy {
   struct alignas(32) Memory {  // half a cache line, for the sweep reads all of them
     std::uint64_t key = 0;
     std::uint64_t last_ms = 0;
-    std::uint32_t taught_ms = 0;  // how much of its idle time was; none beyond 2^32 (49 days) is
+    std::uint32_t taught_ms = 0;  // idle time that was taught; none beyond 2^32 (49 days) is
     std::uint32_t pace_ms = 0;    // between uses, the later ones with more weight
     std::uint16_t uses = 0;       // 0: nothing remembered
     std::uint16_t kind = 0;

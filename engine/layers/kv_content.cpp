@@ -13,14 +13,20 @@ namespace {
 
 constexpr std::size_t hash_bytes = 32;
 
-/// Their numbers, the lowest byte first.
+/// Tokens stand in memory as they are written down: the lowest byte first.
+constexpr bool stand_as_written = std::endian::native == std::endian::little;
+
+std::string_view bytes_of(std::span<const std::int32_t> tokens) {
+  return {reinterpret_cast<const char*>(tokens.data()), tokens.size_bytes()};
+}
+
 void append_tokens(std::span<const std::int32_t> tokens, std::string& text) {
-  if constexpr (std::endian::native == std::endian::little) {
-    text.append(reinterpret_cast<const char*>(tokens.data()), tokens.size_bytes());
-  } else {
-    for (const std::int32_t token : tokens)
-      append_little_endian(static_cast<std::uint32_t>(token), 4, text);
+  if (stand_as_written) {
+    text += bytes_of(tokens);
+    return;
   }
+  for (const std::int32_t token : tokens)
+    append_little_endian(static_cast<std::uint32_t>(token), 4, text);
 }
 
 /// Walks over a sequence's rows and writes down what each is.
@@ -57,10 +63,9 @@ class Rows {
   /// What `write` writes: the tokens where they stand, if that is all, else in `text`, from its
   /// beginning; to be used before `text` changes. Nothing: a row is unknown.
   std::optional<std::string_view> content(std::size_t count, std::string& text) {
-    if (std::endian::native == std::endian::little && !origin_.picture_token) {
-      const auto bytes = std::as_bytes(tokens_.subspan(at_, count));
+    if (stand_as_written && !origin_.picture_token) {
       at_ += count;
-      return std::string_view(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+      return bytes_of(tokens_.subspan(at_ - count, count));
     }
     text.clear();
     if (!write(count, text)) return std::nullopt;

@@ -48,6 +48,10 @@ class Link {
   /// It is to be closed; what was asked for and has not ended, does not any more.
   bool is_broken() const { return state_ == State::broken; }
   std::size_t asked() const { return unsent_.size() + waiting_.size(); }
+  /// Some of it is no answer.
+  bool is_read() const {
+    return !unsent_.empty() || (!waiting_.empty() && !waiting_.front().is_answer);
+  }
   /// Those, without bytes.
   std::vector<Ended> unended() const;
   /// It is broken from now on, and has nothing that is asked for.

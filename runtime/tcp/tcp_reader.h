@@ -103,6 +103,9 @@ class Reader {
   void take_connections();
   void leave_connections();
   std::chrono::nanoseconds longest_wait();
+  std::chrono::nanoseconds longest_rest(bool is_awaited);
+  /// Nothing but answers is awaited, and not for long.
+  bool is_left_to_others() const;
   void take_commands();
   void perform(Open& open);
   void perform(Read& read);
@@ -130,7 +133,10 @@ class Reader {
   std::map<std::uint64_t, Connection> connections_;
   bool has_moved_ = false;   // anything, since it last waited
   bool waits_long_ = false;  // for ever: reads are to wake it
+  bool rests_ = false;       // or until then: another looks for answers
+  Clock::time_point asked_at_{}, read_at_{};  // of the last question, and read
 
+  std::atomic<Clock::rep> looked_at_{0};  // by another thread, last
   std::mutex mutex_;
   std::deque<Command> commands_;
   bool is_over_ = false;

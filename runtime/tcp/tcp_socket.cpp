@@ -3,6 +3,7 @@
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <poll.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
@@ -183,6 +184,12 @@ std::vector<Waiter::Event> Waiter::wait(std::chrono::nanoseconds most,
                       is_over || (one.events & EPOLLOUT) != 0});
   }
   return events;
+}
+
+void Waiter::wait_for_bell(std::chrono::nanoseconds most) {
+  pollfd bell{bell_.get(), POLLIN, 0};
+  const timespec time{most.count() / 1'000'000'000, most.count() % 1'000'000'000};
+  ::ppoll(&bell, 1, &time, nullptr);
 }
 
 void Waiter::ring() { ::eventfd_write(bell_.get(), 1); }

@@ -49,6 +49,8 @@ class Waiter {
   /// Until one can be used, the bell rings, or so long has passed; negative: for ever. For `looks`
   /// of it, giving the processor up between looks, it does not sleep: to be woken takes as long.
   std::vector<Event> wait(std::chrono::nanoseconds most, std::chrono::nanoseconds looks = {});
+  /// Until the bell rings, whatever else happens, or so long has passed. It rings on for `wait`.
+  void wait_for_bell(std::chrono::nanoseconds most);
   void ring();
 
  private:

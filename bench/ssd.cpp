@@ -2,7 +2,8 @@
 // depth of queue, by the kernel's rings alone and by fio, where it is installed.
 //
 // Usage: bench_ssd FOLDER [MIB [ROUNDS]]
-// For pages of 64 KiB and 1 MiB, and 8, 32 and as many as the store has at once under way: MIB
+// For pages of 64 KiB and 1 MiB, and 8, 32 and 64 transfers that the kernel has at once (as fio
+// counts them; the store takes as many pages as it has buffers for, and the rest of them wait): MIB
 // (1,024) are written, synchronised file by file, and read back in random order; by turns with the
 // raw loop and fio, medians of ROUNDS (5). FOLDER is made and removed. All go past the page cache
 // where the file system can. Printed too: what the checks of pages cost, and a prompt's pages that
@@ -92,7 +93,7 @@ std::unique_ptr<PageStore> open_store(const std::string& folder, const Pattern& 
   options.bytes_most = std::uint64_t{4} * pattern.pages * pattern.record_bytes + (1U << 30U);
   options.page_bytes = static_cast<std::uint32_t>(pattern.page_bytes);
   options.layout = "bench";
-  auto store = PageStore::open(options);
+  auto store = PageStore::open(options, make_uring_port(static_cast<unsigned>(pattern.depth)));
   if (!store.ok()) fail(store.error().message);
   return std::move(store).value();
 }
@@ -103,7 +104,6 @@ Times through_store(const std::string& folder, const Pattern& pattern, std::uint
   auto store = open_store(folder, pattern);
   auto start = Clock::now();
   for (std::size_t i = 0; i < pattern.pages; ++i) {
-    while (i - store->counts().written >= pattern.depth) store->poll(0, std::chrono::seconds(1));
     if (!store->wants(key_of(i), {}, 0)) fail("a page is not wanted: " + store->health().reason());
     while (!store->can_write()) store->poll(0, std::chrono::seconds(1));
     store->write(key_of(i), {}, {content.get(), pattern.page_bytes}, 0);
@@ -120,12 +120,7 @@ Times through_store(const std::string& folder, const Pattern& pattern, std::uint
   };
   const std::vector<std::size_t> order = shuffled(pattern.pages, seed);
   start = Clock::now();
-  std::size_t begun = 0;
   for (const std::size_t i : order) {
-    while (begun++ - whole >= pattern.depth) {
-      --begun;
-      store->poll(0, std::chrono::seconds(1));
-    }
     while (!store->can_read()) store->poll(0, std::chrono::seconds(1));
     if (!store->read(key_of(i), 0)) fail("a page is not there");
     store->poll(0);
@@ -307,8 +302,7 @@ void bench(const std::string& folder, std::size_t page_bytes, std::size_t depth,
   Pattern pattern;
   pattern.page_bytes = page_bytes;
   pattern.record_bytes = record_bytes(static_cast<std::uint32_t>(page_bytes));
-  constexpr std::size_t of_port = 64;  // so many the store's own ring moves at once
-  pattern.depth = std::min({depth, of_port, PageStore::buffer_bytes / pattern.record_bytes});
+  pattern.depth = std::min(depth, PageStore::buffer_bytes / pattern.record_bytes);
   pattern.per_file = ((std::size_t{64} << 20U) - segment_block) / pattern.record_bytes;
   pattern.pages = std::max<std::size_t>(all / page_bytes / pattern.per_file, 1) * pattern.per_file;
   const bool beside_fio = has_fio();

@@ -1,7 +1,7 @@
 #include "engine/checkpoint/weights.h"
 
-#include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <functional>
 
 namespace sluice {
@@ -163,7 +163,7 @@ Linear WeightLoader::stacked(const std::vector<std::string>& names,
                                         " rows of " + std::to_string(in) + ", all of one type"};
       break;
     }
-    std::ranges::copy(part.bytes(), all.bytes().begin() + static_cast<std::ptrdiff_t>(at));
+    std::memcpy(all.bytes().data() + at, part.bytes().data(), part.bytes_size());
     at += part.bytes_size();
   }
   if (error_.has_value()) return made;

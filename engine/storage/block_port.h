@@ -34,6 +34,7 @@ class BlockPort {
   };
   /// The file ends before the bytes that were asked for: the disk works, the file is not whole.
   static constexpr int cut_short = -1;
+  static constexpr unsigned usual_depth = 64;
 
   virtual ~BlockPort() = default;
   virtual std::string_view name() const = 0;
@@ -45,8 +46,8 @@ class BlockPort {
 
 /// Threads that read and write.
 std::unique_ptr<BlockPort> make_thread_port();
-/// The kernel's rings. Null: it has none for us.
-std::unique_ptr<BlockPort> make_uring_port();
+/// The kernel's rings, which have so many jobs under way; the rest wait. Null: it has none for us.
+std::unique_ptr<BlockPort> make_uring_port(unsigned depth = BlockPort::usual_depth);
 /// The rings where there are any.
 std::unique_ptr<BlockPort> make_block_port();
 

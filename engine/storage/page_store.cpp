@@ -189,7 +189,7 @@ void PageStore::write(const PageKey& key, const PageKey& parent, std::span<const
   }
   const SegmentHead segment = index_.head_of(page.segment);
   const std::span<std::byte> record(buffer.get(), record_bytes_);
-  std::ranges::copy(content, record_content(segment, record).begin());
+  std::memcpy(record_content(segment, record).data(), content.data(), content.size());
   write_record(segment, page.slot, page.head, record);
   const std::uint64_t id =
       submit({BlockPort::Kind::write, page, segment, false, now}, files_.at(page.segment),

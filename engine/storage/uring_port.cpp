@@ -11,13 +11,11 @@
 namespace sluice {
 namespace {
 
-constexpr unsigned depth = 64;
-
 class UringPort final : public BlockPort {
  public:
   /// Null: the kernel refuses.
-  static std::unique_ptr<BlockPort> make() {
-    auto port = std::unique_ptr<UringPort>(new UringPort);
+  static std::unique_ptr<BlockPort> make(unsigned depth) {
+    auto port = std::unique_ptr<UringPort>(new UringPort(depth));
     if (::io_uring_queue_init(depth, &port->ring_, 0) != 0) return nullptr;
     port->open_ = true;
     return port;
@@ -53,11 +51,11 @@ class UringPort final : public BlockPort {
     std::size_t moved = 0;
   };
 
-  UringPort() = default;
+  explicit UringPort(unsigned depth) : depth_(depth) {}
 
   /// As many as the ring has room for.
   void push() {
-    while (!waiting_.empty() && in_ring_ < depth) {
+    while (!waiting_.empty() && in_ring_ < depth_) {
       io_uring_sqe* const entry = ::io_uring_get_sqe(&ring_);
       if (entry == nullptr) break;
       const std::uint64_t id = waiting_.front();
@@ -114,6 +112,7 @@ class UringPort final : public BlockPort {
     jobs_.erase(it);
   }
 
+  unsigned depth_;
   io_uring ring_{};
   bool open_ = false;
   std::map<std::uint64_t, Moving> jobs_;
@@ -123,6 +122,6 @@ class UringPort final : public BlockPort {
 
 }  // namespace
 
-std::unique_ptr<BlockPort> make_uring_port() { return UringPort::make(); }
+std::unique_ptr<BlockPort> make_uring_port(unsigned depth) { return UringPort::make(depth); }
 
 }  // namespace sluice

@@ -2,8 +2,8 @@
 // depth of queue, by the kernel's rings alone and by fio, where it is installed.
 //
 // Usage: bench_ssd FOLDER [MIB [ROUNDS]]
-// For pages of 64 KiB and 1 MiB, and 8, 32 and 64 transfers that the kernel has at once (as fio
-// counts them; the store takes as many pages as it has buffers for, and the rest of them wait): MIB
+// For pages of 64 KiB and 1 MiB, and 8, 32 and 64 transfers that the kernel has at once, at most as
+// many as the store has buffers (as fio counts them; what the store takes beyond waits there): MIB
 // (1,024) are written, synchronised file by file, and read back in random order; by turns with the
 // raw loop and fio, medians of ROUNDS (5). FOLDER is made and removed. All go past the page cache
 // where the file system can. Printed too: what the checks of pages cost, and a prompt's pages that

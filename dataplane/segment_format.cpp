@@ -56,9 +56,9 @@ class Reader {
   std::size_t at_ = 0;
 };
 
-/// Requires: not empty.
 bool all_zero(std::span<const std::byte> bytes) {
-  // Each is the one before it: compared by words, as a loop over bytes would not be.
+  if (bytes.empty()) return true;
+  // The first is, and each equals the one before it: by words, as a loop over bytes would not be.
   return bytes[0] == std::byte{0} &&
          std::memcmp(bytes.data(), bytes.data() + 1, bytes.size() - 1) == 0;
 }
@@ -193,8 +193,7 @@ RecordCheck check_record(const SegmentHead& segment, std::uint32_t slot,
   if (found.state != RecordState::whole) return found;
   const std::size_t behind = record_head_bytes + segment.content_bytes;
   const auto zeros = record.subspan(behind, record.size() - record_foot_bytes - behind);
-  if (crc32c(record_content(segment, record)) != found.content_crc32c ||
-      !(zeros.empty() || all_zero(zeros)))
+  if (crc32c(record_content(segment, record)) != found.content_crc32c || !all_zero(zeros))
     found.state = RecordState::broken;
   return found;
 }

@@ -48,9 +48,9 @@ class Link {
   /// It is to be closed; what was asked for and has not ended, does not any more.
   bool is_broken() const { return state_ == State::broken; }
   std::size_t asked() const { return unsent_.size() + waiting_.size(); }
-  /// Some of it is no answer.
+  /// Some of it is no answer, which only the first can be.
   bool is_read() const {
-    return !unsent_.empty() || (!waiting_.empty() && !waiting_.front().is_answer);
+    return !unsent_.empty() || (!waiting_.empty() && !waiting_.back().is_answer);
   }
   /// Those, without bytes.
   std::vector<Ended> unended() const;

@@ -16,12 +16,13 @@ constexpr std::size_t turn_bytes = std::size_t{1} << 20U;
 constexpr std::size_t step_bytes = std::size_t{64} << 10U;
 /// Before it sleeps where something is awaited.
 constexpr std::chrono::microseconds looking_most{20};
-/// For so long after somebody looked the thread leaves answers to whoever looks next: to wake it
-/// beside takes a processor from one of the two that are at it.
+/// For so long after somebody looked for an answer the thread leaves answers to whoever looks: to
+/// wake it beside takes a processor from one of the two that are at it.
 constexpr std::chrono::microseconds rest_most{1000};
-/// An answer that has been awaited for so long is the thread's too: who looks is about to sleep.
+/// An answer that has been awaited for so long is the thread's too: who looks is about to sleep. Of
+/// a question that is asked while the thread rests, only somebody's look says so.
 constexpr std::chrono::microseconds left_to_others{200};
-/// Where something was read so lately, more is read soon, in which the thread takes part.
+/// Where a read ended so lately, more is read soon, in which the thread takes part.
 constexpr std::chrono::milliseconds read_again{10};
 
 }  // namespace
@@ -71,7 +72,6 @@ void Reader::read(std::uint64_t connection, std::uint64_t number, const Request&
 }
 
 bool Reader::look() {
-  looked_at_ = Clock::now().time_since_epoch().count();
   if (taken_.test_and_set(std::memory_order_acquire)) return true;
   bool awaits = false;
   for (auto& [number, one] : connections_) {
@@ -79,7 +79,8 @@ bool Reader::look() {
     awaits = true;
     move(one, true);
   }
-  if (awaits && rests_ && !is_left_to_others()) waiter_->ring();
+  if (awaits) looked_at_ = Clock::now();
+  if (awaits && rests_ && rests_until() <= looked_at_) waiter_->ring();
   leave_connections();
   return awaits;
 }
@@ -106,7 +107,6 @@ bool Reader::ask_now(Read& read) {
   if (can) {
     Connection& one = it->second;
     one.link.ask(read.number, read.request, std::move(read.to));
-    read_at_ = Clock::now();
     send_now(one);
     if (rests_) waiter_->ring();  // it takes part in what is more than an answer
   }
@@ -132,7 +132,7 @@ bool Reader::ask(std::uint64_t connection, std::uint64_t number,
                    !it->second.remote->has_failed();
   if (can) {
     it->second.link.ask_owner(number, question);
-    asked_at_ = Clock::now();
+    it->second.asked_at = Clock::now();
     send_now(it->second);
   }
   leave_connections();
@@ -148,23 +148,13 @@ std::chrono::nanoseconds Reader::longest_wait() {
   return late.count() < 0 ? options_.silence_most : std::min(late, options_.silence_most);
 }
 
-bool Reader::is_left_to_others() const {
-  const Clock::time_point now = Clock::now();
-  return now < asked_at_ + left_to_others && now > read_at_ + read_again &&
-         std::ranges::none_of(connections_,
-                              [](const auto& one) { return one.second.link.is_read(); });
-}
-
-/// How long the thread hears nothing but the bell, for another looks for what comes. Below zero, or
-/// zero: it does not rest.
-std::chrono::nanoseconds Reader::longest_rest(bool is_awaited) {
-  const Clock::time_point until = Clock::time_point(Clock::duration(looked_at_)) + rest_most;
-  const Clock::duration rest =
-      (is_awaited && !is_left_to_others()) || Clock::now() < read_at_ + read_again
-          ? Clock::duration::zero()
-          : until - Clock::now();
-  rests_ = rest > Clock::duration::zero();
-  return rest;
+Reader::Clock::time_point Reader::rests_until() const {
+  for (const auto& [number, one] : connections_) {
+    const bool opens = one.socket && !one.link.is_open();
+    if (opens || one.link.is_read()) return {};
+    if (one.link.asked() > 0 && Clock::now() >= one.asked_at + left_to_others) return {};
+  }
+  return Clock::now() < read_at_ + read_again ? Clock::time_point{} : looked_at_ + rest_most;
 }
 
 void Reader::run() {
@@ -173,17 +163,17 @@ void Reader::run() {
     std::chrono::nanoseconds most = longest_wait();
     const bool is_awaited = std::ranges::any_of(
         connections_, [](const auto& one) { return one.second.link.asked() > 0; });
-    const std::chrono::nanoseconds rest = longest_rest(is_awaited);
+    const std::chrono::nanoseconds rest = rests_until() - Clock::now();
+    const bool rests = rests_ = rest.count() > 0;
     leave_connections();
-    if (rest.count() > 0) {
+    if (rests) {
       waiter_->wait_for_bell(rest);
       most = {};
     }
-    const bool looks = is_awaited && rest.count() <= 0;
     const std::vector<Waiter::Event> events =
-        waiter_->wait(most, looks ? looking_most : std::chrono::microseconds(0));
+        waiter_->wait(most, is_awaited && !rests ? looking_most : std::chrono::microseconds(0));
     take_connections();
-    has_moved_ = has_moved_ || !events.empty() || rests_;
+    has_moved_ = has_moved_ || !events.empty() || rests;  // what others took was no event here
     rests_ = false;
     {
       const std::lock_guard lock(mutex_);
@@ -238,7 +228,6 @@ void Reader::perform(Read& read) {
   }
   if (one.link.is_open() && one.link.asked() == 0) give_time(one);
   one.link.ask(read.number, read.request, std::move(read.to));
-  read_at_ = Clock::now();
   one.has_changed = true;
 }
 
@@ -250,7 +239,7 @@ void Reader::perform(const Question& question) {
     return one.remote->tell({question.number, {}, true});
   give_time(one);
   one.link.ask_owner(question.number, question.text);
-  asked_at_ = Clock::now();
+  one.asked_at = Clock::now();
   one.has_changed = true;
 }
 
@@ -309,7 +298,10 @@ bool Reader::send_some(Connection& one) {
 }
 
 void Reader::tell_ended(Connection& one) {
-  for (Link::Ended& ended : one.link.take_ended()) one.remote->tell(std::move(ended));
+  for (Link::Ended& ended : one.link.take_ended()) {
+    if (!ended.is_answer) read_at_ = Clock::now();
+    one.remote->tell(std::move(ended));
+  }
 }
 
 /// For good: all that is asked of the region from now on ends without bytes.

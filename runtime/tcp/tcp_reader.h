@@ -94,6 +94,7 @@ class Reader {
     bool writes = true;
     bool has_changed = false;  // since it was last looked at
     bool is_over = false;      // and has to fail
+    Clock::time_point asked_at{};  // the last question
   };
 
   void run();
@@ -103,9 +104,9 @@ class Reader {
   void take_connections();
   void leave_connections();
   std::chrono::nanoseconds longest_wait();
-  std::chrono::nanoseconds longest_rest(bool is_awaited);
-  /// Nothing but answers is awaited, and not for long.
-  bool is_left_to_others() const;
+  /// Until then the thread hears nothing but its bell: somebody looks for answers, and nothing else
+  /// is awaited or was read lately. Long ago: it does not rest.
+  Clock::time_point rests_until() const;
   void take_commands();
   void perform(Open& open);
   void perform(Read& read);
@@ -133,10 +134,9 @@ class Reader {
   std::map<std::uint64_t, Connection> connections_;
   bool has_moved_ = false;   // anything, since it last waited
   bool waits_long_ = false;  // for ever: reads are to wake it
-  bool rests_ = false;       // or until then: another looks for answers
-  Clock::time_point asked_at_{}, read_at_{};  // of the last question, and read
+  bool rests_ = false;       // it hears its bell alone
+  Clock::time_point looked_at_{}, read_at_{};  // a look for what is awaited, the end of a read
 
-  std::atomic<Clock::rep> looked_at_{0};  // by another thread, last
   std::mutex mutex_;
   std::deque<Command> commands_;
   bool is_over_ = false;

@@ -455,8 +455,13 @@ TEST_CASE("a question is answered between reads, however what is said is cut") {
           pair.link->ask_owner(7, question);
           CHECK_FALSE(pair.link->rests());
           CHECK(pair.link->unended()[0].is_answer);
+          CHECK_FALSE(pair.link->is_read());
           pair.link->ask(8, page);
+          CHECK(pair.link->is_read());
+          pair.give_owner(pair.said_by_reader());
+          CHECK(pair.link->is_read());  // behind the answer
           pair.run(most);
+          CHECK_FALSE(pair.link->is_read());
           CHECK_FALSE(pair.link->is_broken());
           CHECK_FALSE(pair.is_over);
           const std::vector<Link::Ended> ended = pair.link->take_ended();

@@ -217,6 +217,43 @@ TEST_CASE("whoever looks takes what it has asked and read over tcp, once, withou
   }
 }
 
+TEST_CASE("over tcp what nobody looks for any more is heard, and so is all else while one looks") {
+  for (const bool is_encrypted : {false, true}) {
+    const auto owner = made(options_of(is_encrypted)), reader = made(options_of(is_encrypted));
+    const Ref<Buffer> region = filled(*owner);
+    Answers answers;
+    Twice guide;
+    owner->guide(region, &guide);
+    auto reached = reader->reach(owner->key(region).value(), answers);
+    REQUIRE(reached.ok());
+    for (const std::uint64_t one : {1, 2}) (*reached)->read(one, {0, 64}, {64, 64});
+    REQUIRE(comes_true([&] { return answers.reads == 2; }));
+    const std::vector<std::byte> question(1000, std::byte{7});
+    // Some behind looks for others, some after one look or twenty for them.
+    for (std::uint64_t number = 1; number <= 60; ++number) {
+      while (!(*reached)->ask(number, question)) (void)reader->look();
+      for (std::uint64_t look = 0; look < number % 3 * 10; ++look) (void)reader->look();
+      REQUIRE(answers.wait_for(number));
+      CHECK(answers.times(number) == 1);
+    }
+    std::atomic<bool> is_over{false};
+    std::thread looks([&] {
+      while (!is_over) (void)reader->look();
+    });
+    Answers others;
+    {
+      auto other = reader->reach(owner->key(region).value(), others);
+      REQUIRE(other.ok());
+      for (std::uint64_t one = 1; one <= 20; ++one) (*other)->read(one, {0, 64}, {64, 64});
+      CHECK(comes_true([&] { return others.reads == 20; }));
+      REQUIRE(comes_true([&] { return (*other)->ask(21, question); }));
+      CHECK(others.wait_for(21));
+    }
+    is_over = true;
+    looks.join();
+  }
+}
+
 TEST_CASE("a question over tcp to an owner that stands still or dies ends without an answer") {
   for (const bool dies : {false, true}) {
     Child owner("[.sealed_owner]");

@@ -190,6 +190,8 @@ TEST_CASE("a session's machine that is another process says that the session beg
   SECTION("where it is") {
     told.forget("lisa");  // a process takes with it what its roles hold
     cluster.start(1, 9);
+    const Node& home = cluster.home();
+    REQUIRE(eventually([&] { return home.status().machines[1].known.incarnation == 9; }));
     REQUIRE(cluster.home().wait_for_members(10s).ok());
     CHECK(cluster.call("bart", "y").first.warnings.empty());
     const auto [outcome, text] = cluster.call("lisa", "y");

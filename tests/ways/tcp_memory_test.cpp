@@ -150,6 +150,27 @@ struct Twice final : RegionGuide {
   }
 };
 
+/// A region that somebody guides, and who reads it: by both connections, so both have proved
+/// themselves.
+struct Guided {
+  explicit Guided(bool is_encrypted)
+      : owner(made(options_of(is_encrypted))),
+        reader(made(options_of(is_encrypted))),
+        region(filled(*owner)) {
+    owner->guide(region, &guide);
+    auto made = reader->reach(owner->key(region).value(), answers);
+    REQUIRE(made.ok());
+    reached = std::move(made).value();
+    for (const std::uint64_t one : {1, 2}) reached->read(one, {0, 64}, {64, 64});
+    REQUIRE(comes_true([&] { return answers.reads == 2; }));
+  }
+  std::unique_ptr<RemoteMemory> owner, reader;
+  Ref<Buffer> region;
+  Answers answers;
+  Twice guide;
+  std::unique_ptr<RemoteRegion> reached;
+};
+
 }  // namespace
 
 TEST_CASE("what is asked over tcp is answered by who guides the region then, and ends once") {
@@ -186,26 +207,21 @@ TEST_CASE("what is asked over tcp is answered by who guides the region then, and
 
 TEST_CASE("whoever looks takes what it has asked and read over tcp, once, without another thread") {
   for (const bool is_encrypted : {false, true}) {
-    const auto owner = made(options_of(is_encrypted)), reader = made(options_of(is_encrypted));
-    const Ref<Buffer> region = filled(*owner);
-    Answers answers;
-    Twice guide;
-    owner->guide(region, &guide);
-    auto reached = reader->reach(owner->key(region).value(), answers);
-    REQUIRE(reached.ok());
-    for (const std::uint64_t one : {1, 2}) (*reached)->read(one, {0, 64}, {64, 64});
-    REQUIRE(comes_true([&] { return answers.reads == 2; }));
-    CHECK(comes_true([&] { return !reader->look(); }));  // for nothing is awaited
+    Guided guided(is_encrypted);
+    RemoteMemory& reader = *guided.reader;
+    RemoteRegion& region = *guided.reached;
+    Answers& answers = guided.answers;
+    CHECK(comes_true([&] { return !reader.look(); }));  // for nothing is awaited
     const std::vector<std::byte> question(1000, std::byte{7});
     const auto until = std::chrono::steady_clock::now() + patience;
     std::uint64_t number = 0;
     // The thread that is woken for it may be there sooner, but not each time.
     while (answers.here == 0 && std::chrono::steady_clock::now() < until) {
-      if (!(*reached)->ask(number + 1, question)) continue;
+      if (!region.ask(number + 1, question)) continue;
       ++number;
-      while (answers.times(number) == 0) (void)reader->look();
-      (*reached)->read(number, {0, 1000}, {1000, 64});
-      while (answers.reads < number + 2) (void)reader->look();
+      while (answers.times(number) == 0) (void)reader.look();
+      region.read(number, {0, 1000}, {1000, 64});
+      while (answers.reads < number + 2) (void)reader.look();
     }
     CHECK(answers.here == 1);
     const Ref<Buffer> answer = answers.wait_for(number);
@@ -219,30 +235,25 @@ TEST_CASE("whoever looks takes what it has asked and read over tcp, once, withou
 
 TEST_CASE("over tcp what nobody looks for any more is heard, and so is all else while one looks") {
   for (const bool is_encrypted : {false, true}) {
-    const auto owner = made(options_of(is_encrypted)), reader = made(options_of(is_encrypted));
-    const Ref<Buffer> region = filled(*owner);
-    Answers answers;
-    Twice guide;
-    owner->guide(region, &guide);
-    auto reached = reader->reach(owner->key(region).value(), answers);
-    REQUIRE(reached.ok());
-    for (const std::uint64_t one : {1, 2}) (*reached)->read(one, {0, 64}, {64, 64});
-    REQUIRE(comes_true([&] { return answers.reads == 2; }));
+    Guided guided(is_encrypted);
+    RemoteMemory& reader = *guided.reader;
+    RemoteRegion& region = *guided.reached;
+    Answers& answers = guided.answers;
     const std::vector<std::byte> question(1000, std::byte{7});
-    // Some behind looks for others, some after one look or twenty for them.
+    // After no look, ten, or twenty.
     for (std::uint64_t number = 1; number <= 60; ++number) {
-      while (!(*reached)->ask(number, question)) (void)reader->look();
-      for (std::uint64_t look = 0; look < number % 3 * 10; ++look) (void)reader->look();
+      while (!region.ask(number, question)) (void)reader.look();
+      for (std::uint64_t look = 0; look < number % 3 * 10; ++look) (void)reader.look();
       REQUIRE(answers.wait_for(number));
       CHECK(answers.times(number) == 1);
     }
     std::atomic<bool> is_over{false};
     std::thread looks([&] {
-      while (!is_over) (void)reader->look();
+      while (!is_over) (void)reader.look();
     });
     Answers others;
     {
-      auto other = reader->reach(owner->key(region).value(), others);
+      auto other = reader.reach(guided.owner->key(guided.region).value(), others);
       REQUIRE(other.ok());
       for (std::uint64_t one = 1; one <= 20; ++one) (*other)->read(one, {0, 64}, {64, 64});
       CHECK(comes_true([&] { return others.reads == 20; }));
